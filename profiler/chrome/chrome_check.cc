@@ -48,7 +48,7 @@ ChromeCheck::Thread ChromeCheck::thread_of(const json& event) const {
 
 template <class Map>
 void ChromeCheck::count_entry(const Map&) {
-  constexpr size_t kNodeBytes = 48;  // of a tree, beside what is in it
+  constexpr size_t kNodeBytes = 48;  // bytes of a map's node beside its value
   bytes_ += kNodeBytes + sizeof(typename Map::value_type);
 }
 

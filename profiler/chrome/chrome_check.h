@@ -1,4 +1,4 @@
-// Checks events against the Trace Event Format, as far as Serval's traces use it.
+// Checks that events follow the Trace Event Format, for the part of it that our traces use.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +16,17 @@ class ChromeCheck {
   explicit ChromeCheck(std::string name) : name_(std::move(name)) {}
 
   // Throws Error(kRuntime), naming the trace, the event's number, the field and what is wrong: a phase other
-  // than X, M, C, s, f; a field that its phase needs missing or of a wrong type; a thread's slices or a
-  // counter's values that go back in time; slices that overlap (the format lets one lie inside another; ours
-  // never do).
+  // than X, M, C, s, f; a field that its phase needs is missing or of a wrong type; a thread's slices or a
+  // counter's values go back in time; slices overlap (the format allows one inside another, but our traces
+  // have none).
   void add(const nlohmann::json& event);
-  // All are there. Throws as well if a flow does not begin and end once each, ends before it begins, or has
-  // an end outside every slice of its thread.
+  // To be called after the last event. Throws as well if a flow does not begin and end once each, ends before
+  // it begins, or has an end outside every slice of its thread.
   void finish() const;
 
   uint64_t slices() const { return num_slices_; }
   uint64_t flows() const { return starts_.size(); }
-  // Memory in use, about.
+  // About the memory that this object takes.
   uint64_t bytes() const { return bytes_; }
 
  private:
@@ -53,7 +53,7 @@ class ChromeCheck {
   void check_enclosed(int64_t id, const FlowEnd& end) const;
 
   std::string name_;
-  uint64_t event_ = 0;  // in hand
+  uint64_t event_ = 0;  // number of the event being checked
   uint64_t num_slices_ = 0;
   uint64_t bytes_ = 0;
   std::map<Thread, std::vector<Span>> slices_;

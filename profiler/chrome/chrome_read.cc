@@ -21,7 +21,7 @@ using nlohmann::json;
 constexpr int64_t kMaxWord = std::numeric_limits<uint32_t>::max();
 constexpr int64_t kMaxInteger = int64_t{1} << 53;
 
-// A list of integers with a fixed meaning each, taken from front to back.
+// A list of integers, each with a meaning of its own, read from front to back.
 class Row {
  public:
   Row(const json& row, size_t size, const std::string& where) : row_(row), where_(where) {
@@ -103,10 +103,10 @@ class ChromeReader {
   const TraceLimits& limits_;
   ChromeCheck check_;
   Trace trace_;
-  uint64_t bytes_ = 0;  // of the trace's lists
+  uint64_t bytes_ = 0;  // read so far into the trace's lists
 };
 
-// Lists that grow with the trace are read element by element; what is left of the file is a small tree.
+// Lists that grow with the trace are read element by element; the rest of the file is a small tree.
 bool ChromeReader::take(const std::vector<std::string>& keys, const json& element) {
   if (keys.size() == 1) return take_of_root(keys.back(), element);
   return keys.size() == 2 && keys.front() == chrome::kTraceMember && take_of_program(keys.back(), element);
@@ -308,7 +308,7 @@ void ChromeReader::read_trace_member(const JsonFields& fields) {
   read_lists(fields);
 }
 
-// Checks that the drawn events and the lists belong to one trace.
+// The slices in traceEvents must be as many as the executions give: both parts must come from one trace.
 void ChromeReader::check_events() const {
   const size_t slices = slices_of(trace_).size();
   if (check_.slices() != slices) {

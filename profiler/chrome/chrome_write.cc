@@ -21,13 +21,13 @@ std::string quoted(const std::string& text) {
   return json(text).dump(-1, ' ', /*ensure_ascii=*/false, json::error_handler_t::replace);
 }
 
-// Microseconds with all their nanoseconds.
+// Microseconds with three decimals, so that no nanosecond is lost.
 std::string microseconds(int64_t ns) {
   constexpr int64_t kNanosecondsPerMicrosecond = 1000;
   return fmt::format("{}.{:03}", ns / kNanosecondsPerMicrosecond, ns % kNanosecondsPerMicrosecond);
 }
 
-// Which slices an execution has, to find where its arrows begin and end.
+// The slices of each execution, to find where its arrows begin and end.
 class SliceIndex {
  public:
   SliceIndex(const Trace& trace, const std::vector<Slice>& slices)
@@ -60,7 +60,7 @@ class ChromeWriter {
       : trace_(trace), program_(trace.program), take_(std::move(take)) {}
 
   void write() {
-    // Perfetto wants the unit first, and reads nothing behind a member that it does not know.
+    // Perfetto needs the unit first: it ignores everything after a member that it does not know.
     text_ = "{\"displayTimeUnit\":\"ns\",\n\"traceEvents\":[\n";
     write_names();
     const std::vector<Slice> slices = slices_of(trace_);
@@ -79,7 +79,7 @@ class ChromeWriter {
   void put(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
     fmt::format_to(std::back_inserter(text_), format, std::forward<Arguments>(arguments)...);
   }
-  // Elements of a list, a line each.
+  // Each element of a list is on a line of its own.
   void begin_element() {
     constexpr size_t kPieceBytes = size_t{1} << 20;
     if (!text_.ends_with("[\n")) text_ += ",\n";
@@ -106,7 +106,7 @@ class ChromeWriter {
   const Trace& trace_;
   const TraceProgram& program_;
   const TakePiece take_;
-  std::string text_;  // what take_ has not had yet
+  std::string text_;  // not yet passed to take_
 };
 
 void ChromeWriter::write_process(uint32_t rank) {
@@ -138,7 +138,7 @@ void ChromeWriter::write_names() {
   }
 }
 
-// Computing slices are named by their op. Other slices begin with their state, which readers look for.
+// A computing slice is named after its op. Other names begin with the state, which readers look for.
 void ChromeWriter::write_slice(const Slice& slice) {
   const Execution& x = trace_.executions[slice.execution];
   const TraceInstruction& i = program_.instructions[x.instruction];
@@ -156,7 +156,8 @@ void ChromeWriter::write_slice(const Slice& slice) {
   text_ += "}}";
 }
 
-// From the producer's last moment of storing to the end of the wait, or to what began then.
+// An arrow goes from the end of the producer's last storer slice to the end of the consumer's wait, or,
+// without wait slices, to its first consumer slice.
 void ChromeWriter::write_flows(const std::vector<Slice>& slices) {
   const SliceIndex index(trace_, slices);
   uint64_t id = 0;
@@ -172,7 +173,7 @@ void ChromeWriter::write_flow(uint64_t id, const Edge& edge, const Slice& from, 
   int64_t begin = from.end_ns - 1;
   const int64_t ready = trace_.executions[edge.to].time(EventKind::kInputsReady);
   const int64_t end = std::clamp(std::max(ready, begin), to.begin_ns, to.end_ns - 1);
-  // SMs' clocks may be a little apart; an arrow that would still point back in time is left out.
+  // The SMs' clocks may differ a little; an arrow that would still point back in time is left out.
   begin = std::min(begin, end);
   if (begin < from.begin_ns) return;
   const bool crosses = crosses_link(trace_, edge);

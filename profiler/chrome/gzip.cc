@@ -10,11 +10,11 @@
 namespace serval {
 namespace {
 
-constexpr int kGzipWindow = 16 + MAX_WBITS;  // zlib's way to ask for gzip's head and tail
+constexpr int kGzipWindow = 16 + MAX_WBITS;  // tells zlib to use gzip's header and trailer
 constexpr int kMemoryLevel = 8;              // zlib's default
 constexpr size_t kPiece = size_t{1} << 20;   // bytes that the output grows by
 
-// zlib counts what it is given in 32 bits.
+// zlib counts its input in 32 bits.
 void feed(z_stream& stream, std::string_view& text) {
   if (stream.avail_in > 0 || text.empty()) return;
   const size_t piece = std::min(text.size(), kPiece);
@@ -23,7 +23,7 @@ void feed(z_stream& stream, std::string_view& text) {
   text.remove_prefix(piece);
 }
 
-// Runs `step` with room for another piece of output; returns what it returned.
+// Runs `step` with room for another piece of output; returns the result of `step`.
 template <class Step>
 int grow(z_stream& stream, std::string& out, Step&& step) {
   const size_t before = out.size();

@@ -11,10 +11,10 @@
 
 namespace serval {
 
-// Takes a text piece by piece.
+// Receives a text piece by piece.
 using TakePiece = std::function<void(std::string_view)>;
 
-// Compresses piece by piece. Whatever `take` throws passes through. Not thread-safe.
+// Compresses piece by piece. Exceptions of `take` pass through. Not thread-safe.
 class Gzip {
  public:
   explicit Gzip(TakePiece take);
@@ -23,7 +23,7 @@ class Gzip {
   Gzip& operator=(const Gzip&) = delete;
 
   void write(std::string_view text);
-  // The last call.
+  // Must be the last call.
   void finish();
 
  private:
@@ -36,12 +36,13 @@ class Gzip {
   std::string piece_;
 };
 
-// Compresses a whole text at once.
+// Compresses the whole text at once.
 std::string gzip(std::string_view text);
 bool is_gzip(std::string_view bytes);
 
 // Decompresses piece by piece. Throws Error(kRuntime), naming `name`, if the data is damaged, ends early,
-// goes on behind its end, or gives more than `limit` bytes; and whatever `bytes` throws. Not thread-safe.
+// continues after its end, or gives more than `limit` bytes. Exceptions of `bytes` pass through. Not
+// thread-safe.
 class Gunzip {
  public:
   Gunzip(TextPieces bytes, uint64_t limit, std::string name);
@@ -49,7 +50,7 @@ class Gunzip {
   Gunzip(const Gunzip&) = delete;
   Gunzip& operator=(const Gunzip&) = delete;
 
-  // As TextPieces.
+  // A TextPieces function: returns the next piece.
   std::string_view next();
 
  private:
@@ -61,7 +62,7 @@ class Gunzip {
   const uint64_t limit_;
   const std::string name_;
   const std::unique_ptr<Stream> stream_;
-  std::string_view rest_;  // of what came last
+  std::string_view rest_;  // not yet decompressed part of the last piece
   std::string piece_;
   uint64_t given_ = 0;
   bool ended_ = false;
