@@ -1,4 +1,4 @@
-// The simulated time: a queue of moments at which a role of an SM continues.
+// The queue of events: at which moment which role of which SM goes on.
 #pragma once
 
 #include <cstdint>
@@ -8,24 +8,24 @@
 namespace serval::sim {
 
 enum class Step : uint8_t {
-  kFetched,     // controller: a record is brought
-  kIssue,       // loader: may look again
-  kAnswered,    // loader: the oldest page is there
-  kLanded,      // consumers: see the oldest page that memory has answered
+  kFetched,     // controller: a record has been fetched
+  kIssue,       // loader: checks again if it can ask for a page
+  kAnswered,    // loader: the oldest page has been received
+  kLanded,      // consumers: see the oldest page that has been received
   kNoticed,     // preparers: the waits are over
   kPrepared,    // preparers: activations are in place
   kScaled,      // storers: the rows' scales are known
-  kMultiplied,  // consumer warp `which`: a page
-  kGroupRead,   // group: a window of what it reads is there
-  kGroupDone,   // group: all is computed
-  kStored,      // storer `which`: a tile
+  kMultiplied,  // consumer warp `which`: has multiplied a page
+  kGroupRead,   // group: a window of its data has been read
+  kGroupDone,   // group: everything has been computed
+  kStored,      // storer `which`: has stored a tile
   kNextTile,    // storer `which`: may store another tile of the record
-  kSignalled,   // storer `which`: an instruction's counters
+  kSignalled,   // storer `which`: has signalled an instruction's counters
 };
 
 struct Moment {
   double at;       // µs
-  uint64_t order;  // of moments that are at the same time
+  uint64_t order;  // decides between moments at the same time
   uint32_t sm;
   Step step;
   uint8_t which;

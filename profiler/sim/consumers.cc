@@ -60,7 +60,7 @@ void Consumers::begin_record(uint32_t index, Record& r) {
   warp.idle_since = sm_.gpu.clock.now();
   if (r.work.kind == Work::Kind::kStream) {
     warp.pages_left = pages_of(index, r);
-    // Panels before that of its first page it does not need.
+    // The warp does not need the panels before that of its first page.
     if (r.mode == Mode::kStreamedPages && warp.pages_left > 0)
       use_panels(warp, r.first_panel + first_of_warp(index, r) / (r.work.units * r.work.matrices));
   } else {
@@ -68,7 +68,7 @@ void Consumers::begin_record(uint32_t index, Record& r) {
   }
 }
 
-// The first of a stream's pages that is the warp's, where they are taken in turn.
+// The warp's first page of a stream whose pages the warps take in turn.
 uint32_t Consumers::first_of_warp(uint32_t index, const Record& r) const {
   const auto warps = static_cast<uint32_t>(warps_.size());
   return (index + warps - static_cast<uint32_t>(r.first_page % warps)) % warps;
@@ -76,7 +76,7 @@ uint32_t Consumers::first_of_warp(uint32_t index, const Record& r) const {
 
 uint32_t Consumers::pages_of(uint32_t index, const Record& r) const {
   const auto warps = static_cast<uint32_t>(warps_.size());
-  // How many of the n numbers from 0 on are `first` modulo the number of warps.
+  // How many of the numbers below n equal `first` modulo the number of warps.
   const auto count = [&](uint32_t n, uint32_t first) { return n > first ? (n - first - 1) / warps + 1 : 0; };
   if (r.own_units()) return count(r.work.units, index) * r.work.unit_pages();
   return count(r.work.pages(), first_of_warp(index, r));
@@ -103,8 +103,8 @@ void Consumers::free_page(Warp& warp, double at) {
   sm_.wake(Wake::kLoader);
 }
 
-// As soon as the activations are there, and the results of an earlier unit stored that are in these ones'
-// place.
+// Waits until the page's activations are ready, and the earlier unit whose sums lie in the same place is
+// stored.
 void Consumers::multiply(uint32_t index, Record& r) {
   Gpu& gpu = sm_.gpu;
   const SimParameters& p = gpu.parameters;
@@ -146,10 +146,10 @@ void Consumers::end_record(Warp& warp) {
   sm_.wake(Wake::kController);
 }
 
-// --- a group instruction: all warps together, once the inputs are there
+// --- a group instruction: all warps together, once the inputs are ready
 
-// One that starts early has its first window on its way before the inputs are there; of the first of a pass,
-// the rows are with the inputs.
+// A group that starts early reads its first window before the inputs are ready. The first instruction of a
+// pass cannot: only with the inputs are the pass's rows known.
 void Consumers::start_group(Record& r) {
   const bool ready = r.panels_prepared > 0;
   const bool may_start = ready || (r.work.starts_early && !r.begins_pass);
@@ -161,7 +161,7 @@ void Consumers::start_group(Record& r) {
   if (go_on) group_read();
 }
 
-// A group's reads come in windows, one after the other.
+// The group reads its data in windows, one after the other.
 void Consumers::group_read() {
   Gpu& gpu = sm_.gpu;
   const double now = gpu.clock.now();
@@ -185,8 +185,8 @@ void Consumers::group_read() {
   }
 }
 
-// From now, when all is there that it reads. A tile has been multiplied since its inputs were there, slab by
-// slab as its weights came; then consumers finish it.
+// Time from now until the group is done, once everything has been read. A tile's slabs have been multiplied
+// as its weights came, since its inputs were ready; after the last one the consumers finish it.
 double Consumers::group_us(const Record& r) const {
   if (r.work.kind == Work::Kind::kNothing) return 0;
   const Gpu& gpu = sm_.gpu;
@@ -198,7 +198,7 @@ double Consumers::group_us(const Record& r) const {
     return times.fixed_us + kib(work.bytes) * times.us_per_kib +
            static_cast<double>(work.operations) / kMega * times.us_per_mflop;
   }
-  // A slab of a wide tile has two steps.
+  // A slab takes one step for 128 outputs, and two for a wide tile.
   constexpr uint32_t kOutputs = 128;
   const uint32_t steps = (work.weight_rows() + kOutputs - 1) / kOutputs;
   const double rows_us = work.rows * p.slab_row_us * work.weight_rows() / (kOutputs * steps);

@@ -11,7 +11,7 @@ namespace serval::sim {
 
 class Sm;
 
-// Warps that take a page each into registers and multiply it, or run a group instruction together.
+// Warps that each take a page into registers and multiply it, or run a group instruction together.
 class Consumers {
  public:
   explicit Consumers(Sm& sm);
@@ -25,11 +25,11 @@ class Consumers {
   void group_done();
 
   uint64_t oldest_record() const;
-  uint64_t release_panels() const;  // that every warp is done with
+  uint64_t release_panels() const;  // all warps are done with the panels before this one
 
  private:
   enum class State : uint8_t { kIdle, kHolding, kMultiplying };
-  // Pages that have been asked for and that a warp will take: no more than the ring has.
+  // Pages that have been asked for and that a warp will take: at most as many as the ring has.
   class Fifo {
    public:
     explicit Fifo(size_t size) : pages_(size) {}
@@ -49,9 +49,9 @@ class Consumers {
     bool begun = false;
     uint32_t pages_left = 0;  // of the record
     double idle_since = 0;
-    Page page;  // in hand
+    Page page;  // that it holds
     double taken_at = 0;
-    uint64_t used = 0;  // panels of activations
+    uint64_t used = 0;  // it is done with the panels before this one
     Fifo pages;
   };
 
@@ -70,10 +70,10 @@ class Consumers {
   Sm& sm_;
   std::vector<Warp> warps_;
   uint64_t woken_ = 0;
-  double multiplying_until_ = 0;  // what all warps share
+  double multiplying_until_ = 0;  // limited by arithmetic units that all warps share
   uint64_t group_bytes_left_ = 0;
   bool group_runs_ = false;
-  bool group_held_ = false;  // it has its first window and no inputs
+  bool group_held_ = false;  // has read its first window and waits for the inputs
 };
 
 }  // namespace serval::sim

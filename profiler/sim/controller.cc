@@ -9,8 +9,7 @@
 namespace serval::sim {
 namespace {
 
-// Pages of a launch, 4 TiB of weights: what a damaged program claims must not keep the simulator busy for
-// hours.
+// Pages of a launch, 4 TiB of weights: a damaged program must not keep the simulator busy for hours.
 constexpr uint64_t kMaxPages = uint64_t{1} << 28;
 
 uint32_t whole(double value) {
@@ -21,7 +20,7 @@ uint32_t activation_buffers(const Gpu& gpu) {
   return std::max(1u, gpu.kernel.activation_rows / gpu.kernel.rows);
 }
 
-// Units whose sums have room: a power of two, or none.
+// Number of units whose sums have room: a power of two, or 0.
 uint32_t partial_buffers(const Gpu& gpu, uint32_t matrices, uint32_t parts) {
   const SimParameters& p = gpu.parameters;
   const uint64_t bytes = uint64_t{matrices} * parts * gpu.kernel.rows * kUnitRows * sizeof(float);
@@ -51,7 +50,7 @@ void Controller::step() {
   gpu.clock.schedule(gpu.clock.now() + gpu.parameters.fetch_us, sm_.index, Step::kFetched);
 }
 
-// Which instruction comes next; false after the launch's last.
+// Chooses the next instruction; false after the launch's last one.
 bool Controller::take_ticket() {
   Gpu& gpu = sm_.gpu;
   const Program& program = gpu.program;
@@ -107,7 +106,7 @@ void Controller::plan(Record& record) {
     record.mode = mode_of(gpu, work);
     record.activation_buffers = activation_buffers(gpu);
     record.activation_panels = record.resident() ? work.panels : unit_sets * work.panels;
-    // If a warp has a unit of its own, all units of a unit set have a buffer.
+    // If each warp has a unit of its own, there is room for a unit of every warp.
     const bool own = record.own_units();
     record.partial_buffers =
         std::max(own ? warps : 1, partial_buffers(gpu, work.matrices, own ? 1 : work.panels));

@@ -9,7 +9,7 @@ namespace serval::sim {
 
 class Sm;
 
-// Brings records, in order of the queue, as long as there are slots for them.
+// Fetches records, in order of the queue, while there are slots for them.
 class Controller {
  public:
   explicit Controller(Sm& sm) : sm_(sm) {}
@@ -25,8 +25,8 @@ class Controller {
   Sm& sm_;
   bool fetching_ = false;
   bool ended_ = false;
-  uint64_t tickets_ = 0;    // of a queue of its own
-  uint32_t last_pass_ = 0;  // + 1
+  uint64_t tickets_ = 0;    // of the SM's own queue
+  uint32_t last_pass_ = 0;  // number of the last record's pass, plus 1
   uint64_t next_page_ = 0, next_unit_ = 0, next_panel_ = 0;
   Record next_;
 };

@@ -17,7 +17,7 @@ class Counters {
 
   uint64_t value(uint32_t counter) const { return counters_[counter].value; }
   double changed_at(uint32_t counter) const { return counters_[counter].changed_at; }
-  // The counter value that a wait needs in a pass of the launch.
+  // The value that a wait needs in this pass of the launch.
   uint64_t target(const Wait& wait, uint32_t pass) const {
     return wait.threshold + uint64_t{pass} * program_.counters[wait.counter].increments_per_pass;
   }
@@ -25,7 +25,7 @@ class Counters {
     return uint64_t{pass} * program_.counters[program_.gate_counter].increments_per_pass;
   }
 
-  // True if the counter is there already; else the SM is told by add().
+  // True if the counter has the value already; else a later add() reports the SM.
   bool wait(uint32_t sm, uint32_t counter, uint64_t target) {
     if (counters_[counter].value >= target) return true;
     counters_[counter].waiters.push({target, sm});

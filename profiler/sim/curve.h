@@ -1,4 +1,4 @@
-// A function given by points: straight lines between them, the last line on and on.
+// A function given by points: linear between them, and beyond the last one as between the last two.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ class Curve {
     double x, y;
   };
 
-  // At least one point, x ascending. Before the first point the function is that point's.
+  // At least one point, x ascending. Below the first point's x the function is the first point's y.
   explicit Curve(std::vector<Point> points) : points_(std::move(points)) {}
 
   double operator()(double x) const {

@@ -8,7 +8,7 @@ namespace serval {
 namespace {
 
 constexpr double kSteps[] = {1.5, 1.2, 1.1, 1.05, 1.02};  // factors
-constexpr int kMaxRounds = 4;                             // of all parameters, for each step
+constexpr int kMaxRounds = 4;                             // over all parameters, for each step
 constexpr double kMinImprovement = 1e-5;                  // of the error
 
 struct Candidate {
@@ -16,7 +16,7 @@ struct Candidate {
   double error;
 };
 
-// The candidate with one parameter changed, if that is within its range and better.
+// Changes one parameter of the candidate if the new value is within its range and the error gets smaller.
 bool improve(Candidate& best, const std::string& name, double factor,
              std::span<const MeasuredPass> measured) {
   Candidate next = best;
@@ -31,7 +31,7 @@ bool improve(Candidate& best, const std::string& name, double factor,
   return true;
 }
 
-// One parameter, in the direction that helps, as far as it does.
+// Changes one parameter in the direction that helps, as long as that helps.
 bool improve_along(Candidate& best, const std::string& name, double step,
                    std::span<const MeasuredPass> measured) {
   for (const double factor : {step, 1 / step}) {
@@ -61,7 +61,7 @@ double fit_error(const SimParameters& parameters, std::span<const MeasuredPass> 
 
 SimParameters fit(SimParameters parameters, std::span<const std::string> names,
                   std::span<const MeasuredPass> measured) {
-  for (const std::string& name : names) (void)sim_parameter(parameters, name);  // it exists
+  for (const std::string& name : names) (void)sim_parameter(parameters, name);  // throws if it does not exist
   const double error = fit_error(parameters, measured);
   Candidate best{std::move(parameters), error};
   for (const double step : kSteps) {

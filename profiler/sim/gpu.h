@@ -1,4 +1,4 @@
-// State that SMs share: the program, the clock, memory, counters, and where the trace goes.
+// Data that SMs share: the program, the clock, memory, counters, and the recorded trace.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace serval::sim {
 
-// Executions and samples as they come about; order is made later.
+// Executions and samples in the order in which they happen; sorted later.
 struct Recording {
   std::vector<Execution> executions;
   std::vector<PageSample> samples;
@@ -29,28 +29,28 @@ constexpr double kib(uint64_t bytes) {
   return static_cast<double>(bytes) / kKib;
 }
 
-// As traces have it.
+// Traces have times in nanoseconds.
 inline int64_t ns_of(double us) {
   constexpr double kNsOfUs = 1e3;
   return std::llround(us * kNsOfUs);
 }
 
-// The passes of a launch.
+// The passes of a launch, and its KV blocks.
 struct Rows {
   std::vector<Pass> passes;
   BlockTable blocks;
   uint32_t bound;  // rows from this one on are not active
 };
 
-// State that the SMs of one device share.
+// Data that the SMs of one device share.
 struct Device {
   explicit Device(const SimParameters& p) : hbm(p), l2(p) {}
   Hbm hbm;
   L2 l2;
-  double link_free_at = 0;  // what its SMs have pushed to others is under way until then
+  double link_free_at = 0;  // when the link has carried everything that the device's SMs have pushed
 };
 
-// All devices of a program.
+// Data that all SMs of the program share.
 struct Gpu {
   static constexpr uint32_t kRowsOfTile = 4;
 
@@ -72,15 +72,16 @@ struct Gpu {
   Clock clock;
   std::vector<Device> devices;
   Counters counters;
-  const Curve round_us;         // by Hbm::queued_us()
-  uint64_t ticket = 0;          // of a global queue: records handed out
+  const Curve round_us;         // [Hbm::queued_us()]
+  uint64_t ticket = 0;          // of a global queue: records that SMs have taken
   uint64_t pages = 0;           // of all records fetched
-  std::vector<double> gate_at;  // [passes] when the pass was over
-  Recording* const recording;   // or null
+  std::vector<double> gate_at;  // [passes] when the pass ended
+  Recording* const recording;   // null: no trace is recorded
 
-  // Rows of the pass are multiplied four at a time.
+  // Number of tiles that the rows of a pass make: four rows are multiplied at a time.
   uint32_t tiles() const { return (rows.bound + kRowsOfTile - 1) / kRowsOfTile; }
-  // Storers take four rows of a unit at a time or, where the kernel is for fewer, of more units.
+  // A storer takes four rows of a unit at a time or, if the kernel has fewer rows, these rows of several
+  // units.
   uint32_t tile_rows() const { return std::min(kernel.rows, kRowsOfTile); }
   uint32_t tile_units() const { return kRowsOfTile / tile_rows(); }
   uint32_t tiles_of_unit() const { return kernel.rows / tile_rows(); }

@@ -7,7 +7,8 @@ namespace serval {
 KernelTraits kernel_choice(const Program& program, uint32_t rows, const SimParameters& parameters) {
   KernelTraits choice{};
   for (const KernelTraits& kernel : kernels()) {
-    // Those for single rows are laid out as those for all passes that follow them.
+    // Kernels for single rows are skipped: they are laid out like the kernels for all passes that follow
+    // them.
     if (kernel.single_rows || !runs(kernel, program)) continue;
     choice = kernel;
     if (rows <= kernel.rows) break;

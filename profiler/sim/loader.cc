@@ -29,7 +29,7 @@ void Loader::step() {
   }
 }
 
-// How many pages may be in flight when the next one is asked for: decided once, when its turn comes.
+// How many pages may be in flight when the next one is asked for. Decided once, when the loader reaches it.
 uint32_t Loader::limit() const {
   const SimParameters& p = sm_.gpu.parameters;
   if (sm_.at(record).inputs_ready) return static_cast<uint32_t>(p.pages_in_flight);
@@ -37,7 +37,7 @@ uint32_t Loader::limit() const {
   return sm_.gpu.kernel.of_ranks ? std::min(waiting, kPagesBeforeInputsOfRanks) : waiting;
 }
 
-// True if a page may be requested now; if not, the loader is woken when that may change.
+// True if a page may be asked for now. If not, the loader is woken when that may have changed.
 bool Loader::room() {
   const double now = sm_.gpu.clock.now();
   if (limit_ == 0) limit_ = limit();
@@ -109,7 +109,7 @@ Page Loader::page_of(const Record& r) const {
 uint32_t Loader::next_sequence(const Record& r, const Page& page) const {
   const auto warps = static_cast<uint32_t>(sm_.consumers.warps());
   const Work& work = r.work;
-  if (r.resident()) return 0;  // none is given back before the last
+  if (r.resident()) return 0;  // all panels are kept until the last page
   if (r.mode == Mode::kStreamedPages) {
     const uint32_t next = done_ + warps;
     return next < work.pages() ? next / (work.units * work.matrices) : r.activation_panels;
@@ -119,8 +119,8 @@ uint32_t Loader::next_sequence(const Record& r, const Page& page) const {
   return last ? r.activation_panels : page.sequence + 1;
 }
 
-// Resident: unit after unit, all panels of its matrices. Otherwise: unit set after unit set, in a set panel
-// after panel, and of a panel matrix after matrix.
+// Order of the pages. Resident: by unit, matrix, panel. Otherwise: by unit set, panel, matrix, and unit of
+// the set.
 void Loader::advance(const Record& r) {
   const Work& work = r.work;
   ++done_;
@@ -143,7 +143,7 @@ void Loader::advance(const Record& r) {
   first_unit_ += units_of_set;
 }
 
-// Memory answers in order, all SMs together faster than one can receive.
+// Memory answers an SM's requests in order. All SMs together can be answered faster than one SM can receive.
 void Loader::answer() {
   constexpr double kBytesPerUs = 1e3;  // of 1e9 bytes a second
   const double now = sm_.gpu.clock.now();
@@ -152,14 +152,14 @@ void Loader::answer() {
   sm_.gpu.clock.schedule(received_until_, sm_.index, Step::kAnswered);
 }
 
-// The measurement under_load has in it how a loader sees that …
+// The times of the measurement under_load include the loader's noticing of a page, but not a consumer's: that
+// comes on top (land_us).
 void Loader::answered() {
   bytes_in_flight_ -= sm_.page(answered_++).bytes;
   sm_.wake(Wake::kLoader);
   sm_.gpu.clock.schedule(sm_.gpu.clock.now() + sm_.gpu.parameters.land_us, sm_.index, Step::kLanded);
 }
 
-// … but not how a consumer does.
 void Loader::landed() {
   const double now = sm_.gpu.clock.now();
   Page& page = sm_.page(landed_++);

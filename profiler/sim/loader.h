@@ -9,13 +9,13 @@ namespace serval::sim {
 
 class Sm;
 
-// Asks for pages, at most some at a time, while the ring has room.
+// Asks for pages, with a limited number in flight, while the ring has room.
 class Loader {
  public:
   explicit Loader(Sm& sm) : sm_(sm) {}
   void step();
   void issue_again();
-  void answer();  // of memory
+  void answer();  // memory has answered the oldest request
   void answered();
   void landed();
 
@@ -34,7 +34,7 @@ class Loader {
   Sm& sm_;
   uint64_t issued_ = 0, received_ = 0, answered_ = 0, landed_ = 0;  // pages
   uint32_t bytes_in_flight_ = 0;
-  uint32_t limit_ = 0;  // of pages in flight, for the next one; 0: not decided
+  uint32_t limit_ = 0;  // pages that may be in flight with the next one; 0: not decided
   double busy_until_ = 0;
   double received_until_ = 0;
   bool scheduled_ = false;

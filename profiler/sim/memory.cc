@@ -6,15 +6,16 @@
 namespace serval::sim {
 namespace {
 
-constexpr double kBytesPerUs = 1e3;  // of 1e9 bytes a second
+constexpr double kBytesPerUs = 1e3;  // at a rate of 1e9 bytes a second
 
-// The measurement's bytes in flight as microseconds at the measured full rate.
+// The measurement's bytes in flight, in microseconds at the highest rate measured.
 double queued_us(const SimParameters& p, const LoadPoint& point) {
   return point.in_flight_bytes * p.under_load_sms / (p.under_load.back().gb_per_s * kBytesPerUs);
 }
 
-// Bytes in flight are answered at the measured rate, so a request takes their quotient. The first point has
-// nothing in flight: a request takes no less than at the second.
+// Bytes in flight are answered at the measured rate, so a request takes the bytes divided by the rate. The
+// first point has no bytes in flight and is left out: at a lower load than the second's, a request takes as
+// long as at the second.
 Curve response_curve(const SimParameters& p) {
   std::vector<Curve::Point> points;
   for (const LoadPoint& point : p.under_load) {
@@ -22,7 +23,7 @@ Curve response_curve(const SimParameters& p) {
     const double us = point.in_flight_bytes * p.under_load_sms / (point.gb_per_s * kBytesPerUs);
     points.push_back({queued_us(p, point), us});
   }
-  // However fast it answers, memory gives no more than its bandwidth.
+  // Memory does not exceed its bandwidth, even with a small latency.
   for (Curve::Point& point : points) point.y = std::max(point.x, point.y * p.latency_factor);
   const Curve::Point last = points.back();
   points.push_back({last.x + 1, last.y + 1});
@@ -61,7 +62,7 @@ Requester Hbm::answer(double now) {
   advance(now);
   const Request request = requests_.front();
   requests_.pop_front();
-  clock_ = request.end;  // where rounding left it a little off
+  clock_ = request.end;  // without the rounding error
   bytes_ -= request.bytes;
   if (requests_.empty()) clock_ = 0;
   update_response();

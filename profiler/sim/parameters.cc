@@ -85,7 +85,7 @@ constexpr OpField kOpFields[] = {
     {"window_bytes", &OpTimes::window_bytes, 1024, kMaxBytes},
 };
 
-// A name that is in a file and means nothing is a mistake.
+// An unknown name in a file is an error.
 template <class Known>
 void refuse_unknown(const nlohmann::json& object, const JsonFields& fields, Known&& known) {
   for (const auto& [key, value] : object.items()) {
@@ -196,12 +196,12 @@ void read_measured(const JsonFields& file, SimParameters& out) {
 }
 
 void check_range(std::string_view name, double value, double least, double most, bool whole) {
-  // Written so that a NaN is outside.
+  // A NaN fails this comparison, too.
   if (value >= least && value <= most && (!whole || value == std::floor(value))) return;
   refuse(name, fmt::format("{}; limit: {} to {}{}", value, least, most, whole ? ", whole" : ""));
 }
 
-// A number of the parameters by its name, and what it may be.
+// A number of the parameters with its range, found by its name.
 struct Named {
   double* value;
   double least, most;

@@ -34,7 +34,7 @@ bool Preparer::acquired(uint32_t panels, uint32_t slots) const {
   return sm_.consumers.release_panels() >= needed;
 }
 
-// A record that needs shared memory before its waits starts only when some is free; a group needs all of it.
+// Shared memory that is needed before the waits must be free; a group needs all of it.
 bool Preparer::begin(Record& r) {
   const bool streams = r.work.kind == Work::Kind::kStream;
   if (streams && r.resident() && !acquired(r.activation_panels, r.activation_buffers)) return false;
@@ -78,7 +78,7 @@ void Preparer::counter_reached(uint32_t counter) {
   sm_.wake(Wake::kPreparer);
 }
 
-// Signals of the wait that is for most of them.
+// The number of signals of the wait that needs most.
 uint32_t Preparer::most_signals(const Record& r) const {
   const Program& program = sm_.gpu.program;
   uint32_t most = 0;
@@ -87,7 +87,7 @@ uint32_t Preparer::most_signals(const Record& r) const {
   return most;
 }
 
-// The SM sees a completed wait a while later. After the gate, it reads the pass's rows.
+// The end of a wait is noticed some time later. After the gate, the pass's rows are read first.
 void Preparer::notice(uint32_t signals, bool gate) {
   Gpu& gpu = sm_.gpu;
   const SimParameters& p = gpu.parameters;
@@ -111,7 +111,7 @@ void Preparer::noticed() {
   sm_.wake(Wake::kStorers);
 }
 
-// By each storer for the rows that it stores, while consumers multiply.
+// Each storer reads the scales of the rows that it stores, while the consumers multiply.
 void Preparer::read_scales(Record& r) {
   Gpu& gpu = sm_.gpu;
   r.scales_ready = r.work.scale_bytes == 0;
@@ -151,7 +151,7 @@ bool Preparer::read(Record& r) {
   return true;
 }
 
-// They are there in the order in which they were asked for.
+// Panels arrive in the order in which they were asked for.
 void Preparer::ask_panels(const Record& r, uint32_t panels) {
   Gpu& gpu = sm_.gpu;
   const SimParameters& p = gpu.parameters;

@@ -1,4 +1,4 @@
-// The preparers of an SM, which do everything together.
+// The preparers of an SM. They do everything together.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@ namespace serval::sim {
 
 class Sm;
 
-// Wait for counters, then bring activations.
+// They wait for counters, then load activations.
 class Preparer {
  public:
   explicit Preparer(Sm& sm) : sm_(sm) {}
   void step();
   void counter_reached(uint32_t counter);
   void noticed();
-  // Called when the first request has arrived: activations, or the rows' scales.
+  // The oldest request has arrived: activations, or the rows' scales.
   void prepared();
   void scaled();
 
@@ -44,12 +44,12 @@ class Preparer {
 
   Sm& sm_;
   Phase phase_ = Phase::kBegin;
-  bool behind_gate_ = false;  // what is noticed is the gate
-  uint32_t unmet_ = 0;        // counters that are waited for
-  double last_change_ = -1;   // of those that were reached
+  bool behind_gate_ = false;  // true if the gate is being noticed
+  uint32_t unmet_ = 0;        // counters that are still waited for
+  double last_change_ = -1;   // the latest change of a counter that has been reached
   uint64_t next_panel_ = 0;   // of activations
-  uint64_t panel_floor_ = 0;  // panels that must be used up before any slot is written again
-  // On their way: panels, and records' scales.
+  uint64_t panel_floor_ = 0;  // panels that must be released before any slot is written again
+  // Requests that have not arrived: panels, and records' scales.
   std::queue<Asked> asked_;
   std::queue<uint64_t> scales_;
   double prepared_until_ = 0, scaled_until_ = 0;

@@ -19,7 +19,7 @@ namespace serval {
 namespace sim {
 namespace {
 
-// A launch on the model, from its first moment to its last.
+// Runs a launch on the model.
 class Simulation {
  public:
   Simulation(const Program& program, const SimParameters& parameters, Rows rows, Recording* recording);
@@ -35,10 +35,10 @@ class Simulation {
   void check_ended() const;
   std::string stuck_at(const Sm& sm) const;
 
-  // A signal on its way to another device, or behind what is.
+  // A signal of system scope that has not arrived yet.
   struct Arrival {
     double at;
-    uint64_t order;  // of those at the same time
+    uint64_t order;  // decides between arrivals at the same time
     Signal signal;
     uint32_t pass;
     friend bool operator>(const Arrival& a, const Arrival& b) {
@@ -66,7 +66,7 @@ void Simulation::run() {
   check_ended();
 }
 
-// The next thing that happens: memory answers, a signal arrives, or a role goes on.
+// Processes the next event: memory answers, a signal arrives, or a role goes on.
 bool Simulation::step() {
   Clock& clock = gpu_.clock;
   Device* const device = next_to_answer();
@@ -91,7 +91,7 @@ bool Simulation::step() {
   return true;
 }
 
-// Null: none has a request.
+// Null if no device has a request.
 Device* Simulation::next_to_answer() {
   Device* next = nullptr;
   for (Device& device : gpu_.devices) {
@@ -108,8 +108,8 @@ void Simulation::go_on(const Moment& moment) {
   sm.settle();
 }
 
-// A record's pushes go over its device's link, all pushes of its SMs one after the other; a counter of system
-// scope follows them.
+// Everything that a device's SMs push goes over its link, one push after the other. Signals of system scope
+// follow the record's push.
 void Simulation::signal(const Record& record, Device& device) {
   const Program& program = gpu_.program;
   const SimParameters& p = gpu_.parameters;
@@ -140,8 +140,8 @@ void Simulation::add(const Signal& signal, uint32_t pass) {
     gpu_.gate_at[pass] = gpu_.clock.now();
 }
 
-// An SM that waits for itself is the cause; else the first instruction of those that wait for others is near
-// it.
+// An SM that does not wait for others is the cause of the deadlock. Without one, the earliest instruction
+// that an SM is stuck at is near it.
 void Simulation::check_ended() const {
   const Sm* first = nullptr;
   const auto at = [](const Sm& sm) {
@@ -172,7 +172,7 @@ std::string Simulation::stuck_at(const Sm& sm) const {
     const uint64_t need = gpu_.counters.target(wait, r.pass);
     if (gpu_.counters.value(wait.counter) < need) return waits_for(wait.counter, need);
   }
-  return fmt::format("{} waits for shared memory that an instruction behind it holds", where);
+  return fmt::format("{} waits for shared memory that an instruction after it holds", where);
 }
 
 uint32_t most_tokens(const std::vector<PassRow>& rows) {
@@ -181,7 +181,7 @@ uint32_t most_tokens(const std::vector<PassRow>& rows) {
   return most;
 }
 
-// The rows of each pass until no row is active.
+// The passes of the launch, until no row is active.
 Rows rows_of(const Program& program, const SimLaunch& launch) {
   std::vector<Pass> passes;
   uint32_t tokens = 0;
@@ -268,7 +268,7 @@ Trace simulate(const Program& program, const SimLaunch& launch, const SimParamet
   }
   trace.executions = std::move(recording.executions);
   trace.samples = std::move(recording.samples);
-  // Both came about in order of time.
+  // Both are in order of time already.
   std::stable_sort(trace.executions.begin(), trace.executions.end(),
                    [](const Execution& a, const Execution& b) {
                      return std::pair(a.pass, a.sm) < std::pair(b.pass, b.sm);

@@ -5,8 +5,8 @@
 namespace serval::sim {
 namespace {
 
-// Units whose parts arrive while others are not stored: of one record as many as have room, and the groups'
-// that follow it.
+// Units of which parts have arrived and that are not stored yet: as many of one record as have room, and
+// those of the groups that follow it.
 uint32_t units_at_once(const SimParameters& p) {
   return static_cast<uint32_t>(std::max(p.partial_buffers, p.consumer_warps) + p.record_buffers);
 }

@@ -1,7 +1,4 @@
-// One SM: the roles, each going through the SM's instructions on its own.
-//
-// A role goes on as far as it can and returns; everything that another role may wait for wakes that role. No
-// role calls a role but Sm::settle(), so roles do not nest.
+// One SM and its roles. Each role goes through the SM's instructions on its own.
 #pragma once
 
 #include <cstdint>
@@ -26,16 +23,16 @@ class Sm {
   Sm& operator=(const Sm&) = delete;
 
   void wake(Wake role) { woken_ |= static_cast<uint8_t>(role); }
-  // Lets every role go on that has been woken.
+  // Runs all roles that have been woken, until none is.
   void settle();
   void go_on(Step step, uint32_t which);
-  void answer(bool page);  // of memory
+  void answer(bool page);  // memory has answered the SM's oldest request
 
   bool has(uint64_t record) const { return record < fetched; }
   Record& at(uint64_t record) { return records[record % records.size()]; }
   Page& page(uint64_t number) { return ring[number % ring.size()]; }
   uint64_t oldest_record() const;
-  // The time of a step of a synchronisation now, which is this share of a round.
+  // The time of a step of a synchronisation that takes this share of a round, at the present load.
   double rounds(double share) const { return share * gpu.round_us(device.hbm.queued_us()); }
   bool done() const { return controller.ended() && oldest_record() == fetched; }
 
@@ -57,7 +54,7 @@ class Sm {
   uint8_t woken_ = static_cast<uint8_t>(Wake::kController);
 };
 
-// A time of the trace.
+// Sets a time of the record's trace.
 void note(Record& record, EventKind kind, double us);
 
 }  // namespace serval::sim

@@ -10,8 +10,8 @@ void Storers::step() {
   for (uint32_t s = 0; s < storers_.size(); ++s) step(s);
 }
 
-// The first storer changes from record to record, so that one that stores a record alone is not
-// still busy with the record before.
+// The first storer changes from record to record, so that a storer that stores a record alone is not still
+// busy with the record before.
 uint32_t Storers::turn(uint32_t index, uint64_t record) const {
   const auto storers = static_cast<uint32_t>(storers_.size());
   return (index + storers - static_cast<uint32_t>(record % storers)) % storers;
@@ -22,13 +22,13 @@ void Storers::step(uint32_t index) {
   Storer& storer = storers_[index];
   while (!storer.busy && sm_.has(storer.record)) {
     Record& r = sm_.at(storer.record);
-    if (r.begins_pass && !r.inputs_ready) return;  // which bring the pass's rows
+    if (r.begins_pass && !r.inputs_ready) return;  // the pass's rows come with the inputs
     if (!storer.begun) {
       storer.begun = true;
       take(storer, r, turn(index, storer.record));
     }
     if (turn(index, storer.record) >= r.storers) {
-      next_record(storer);  // there is nothing for it to store
+      next_record(storer);  // this storer has no tile of it
       continue;
     }
     if (!r.inputs_ready || !r.scales_ready) return;
@@ -68,20 +68,20 @@ void Storers::stored(uint32_t index) {
   gpu.clock.schedule(gpu.clock.now() + gpu.parameters.next_tile_us, sm_.index, Step::kNextTile, index);
 }
 
-// Called when a storer has looked up the data of its next tile.
+// The data that the next tile needs has been looked up.
 void Storers::found_next(uint32_t index) {
   storers_[index].busy = false;
   sm_.wake(Wake::kStorers);
 }
 
-// All units before the next of its own are none of its business.
+// This storer has nothing to store in the units before its next tile.
 void Storers::take(Storer& storer, const Record& r, uint32_t tile) {
   storer.next_tile = tile;
   storer.stored = r.first_unit + first_unit(r, tile);
   sm_.consumers.wake_all();
 }
 
-// A storer that stores alone signals; else the last of several.
+// The storer that finishes last signals.
 void Storers::end_record(uint32_t index, Record& r) {
   Gpu& gpu = sm_.gpu;
   Storer& storer = storers_[index];

@@ -10,7 +10,7 @@ namespace serval::sim {
 
 class Sm;
 
-// Store tiles of units as they are complete; the last to be done with an instruction signals.
+// They store tiles of units as these become complete. The last storer of an instruction signals.
 class Storers {
  public:
   explicit Storers(Sm& sm);
@@ -20,7 +20,7 @@ class Storers {
   void signalled(uint32_t storer);
 
   uint64_t oldest_record() const;
-  uint64_t stored_units() const;  // all before this one are stored
+  uint64_t stored_units() const;  // all units before this one are stored
   uint64_t record_of(uint32_t storer) const { return storers_[storer].record; }
 
  private:

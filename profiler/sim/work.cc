@@ -18,8 +18,8 @@ uint64_t area(const Box& box) {
   return (box.row_end - box.row_begin) * (box.col_end - box.col_begin);
 }
 
-// Bytes of the regions. Neighbouring columns that are covered twice count once: rows of one sequence read the
-// same keys.
+// Bytes that the regions cover. Where the columns of two regions overlap, they count once: rows of one
+// sequence read the same keys.
 uint64_t covered_bytes(const Program& program, Footprint& regions) {
   const auto key = [](const Region& r) {
     return std::tuple(r.tensor.index, r.box.row_begin, r.box.row_end, r.box.col_begin, r.box.col_end);
@@ -41,14 +41,14 @@ uint64_t covered_bytes(const Program& program, Footprint& regions) {
   return bytes;
 }
 
-// A footprint by what is done with it.
+// A footprint, added up by kind of access.
 struct Touched {
-  uint64_t weight_rows = 0;      // of matrices
-  uint64_t weight_elements = 0;  // likewise
-  uint32_t cols = 0;             // of these matrices, or of the part that is multiplied
+  uint64_t weight_rows = 0;      // of all matrices
+  uint64_t weight_elements = 0;  // of all matrices
+  uint32_t cols = 0;             // columns of these matrices, or of the part that is multiplied
   uint64_t written = 0;          // elements
   uint64_t written_bytes = 0;
-  Footprint reads;  // of activations and the KV cache that it does not also write
+  Footprint reads;  // activations and KV cache that are read but not also written
   bool reads_cache = false;
 };
 
@@ -71,8 +71,8 @@ Touched touched_by(const Program& program, const Footprint& footprint) {
   return t;
 }
 
-// A unit has 8 rows of as many matrices as it takes to make 8 results of a row of the pass. Products take
-// bf16 activations; fp32 ones are what results are multiplied with.
+// A unit has 8 rows of each matrix; there are as many matrices as one result needs. Products read bf16
+// activations; the results are multiplied with fp32 ones.
 Work stream_of(const Program& program, const Touched& t, uint32_t active_rows) {
   Work work{.kind = Work::Kind::kStream};
   const uint64_t results = std::max<uint64_t>(1, t.written / std::max(1u, active_rows));
@@ -89,7 +89,7 @@ Work stream_of(const Program& program, const Touched& t, uint32_t active_rows) {
   return work;
 }
 
-// Work of a product in tile order. If parts of the columns differ in length, their mean counts.
+// The stream in tile order. If parts of the columns differ in length, each counts as their mean.
 Work chains_of(const Program& program, const Instruction& instruction, const Touched& t,
                uint32_t active_rows) {
   Work work = stream_of(program, t, active_rows);
@@ -102,8 +102,8 @@ Work chains_of(const Program& program, const Instruction& instruction, const Tou
   return work;
 }
 
-// Tiles of the same weights are neighbours in the queues: the one of the pass's first rows brings them, the
-// others find them in L2.
+// Tiles of the same weights are neighbours in the queues: the tile of the pass's first rows reads the weights
+// from HBM, the others from L2.
 Work tile_of(const Program& program, const Instruction& instruction, const Touched& t) {
   uint64_t first_row = program.limits.rows, rows = 0;
   for (const Region& region : t.reads) {
@@ -122,7 +122,7 @@ Work tile_of(const Program& program, const Instruction& instruction, const Touch
   return work;
 }
 
-// One SM's share of the keys and values of the pass's sequences: planned attention is divided evenly.
+// An SM's share of the keys and values of the pass's sequences: planned attention is divided evenly.
 uint64_t share_of_cache(const Program& program, const Touched& t, uint64_t tokens) {
   std::vector<uint32_t> caches;
   for (const Region& region : t.reads) {
@@ -139,12 +139,12 @@ uint64_t share_of_cache(const Program& program, const Touched& t, uint64_t token
   return bytes / program.machine.sms;
 }
 
-// The work of an instruction that touches these regions, except for its pushes.
+// The work of an instruction, without its pushes.
 Work own_work(const Program& program, const Instruction& instruction, const Pass& pass, Touched& t) {
   const Cost cost = op_info(instruction.opcode)
                         .cost(instruction, program.tensors,
                               {.rows = pass.active_rows(), .context_tokens = pass.mean_context_tokens()});
-  // Weights that are all multiplied are streamed; of a table only some rows are looked up.
+  // Weights of which every element is used are streamed. Of a table, only some rows are looked up.
   const bool tiles = multiplies_tiles(program), tile_order = has_tile_order(program);
   if (t.weight_elements > 0 && cost.operations >= t.weight_elements) {
     if (tiles) return tile_of(program, instruction, t);
