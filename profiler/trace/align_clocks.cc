@@ -7,10 +7,10 @@
 namespace serval {
 namespace {
 
-// Fewer make no line.
+// With fewer moments no line is fitted.
 constexpr double kLeastMoments = 8;
 
-// Sums for a line by least squares.
+// Sums for fitting a line by least squares.
 struct LineFit {
   double n = 0, x = 0, y = 0, xx = 0, xy = 0;
 
@@ -34,7 +34,7 @@ struct Notice {
   int64_t ns;
 };
 
-// The SMs that noticed the last signal to a counter, by pass and counter.
+// The SMs that noticed the last signal to a counter, by pass and counter, and when.
 using Notices = std::map<std::pair<uint32_t, uint32_t>, std::vector<Notice>>;
 
 Notices notices_of(const std::vector<Execution>& executions) {

@@ -1,4 +1,5 @@
-// One clock for all SMs of a GPU; of several, one for each (align_ranks.h brings those together).
+// Aligns the clocks of all SMs of a GPU. With several GPUs, each keeps a clock of its own until align_ranks.h
+// aligns those.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 
 namespace serval {
 
-// The lead of an SM's clock at a moment: offset_ns + rate × (moment - epoch).
+// How far an SM's clock is ahead at a moment: offset_ns + rate × (moment - epoch).
 struct ClockError {
   double offset_ns = 0;
   double rate = 0;
@@ -23,15 +24,14 @@ struct ClockErrors {
   std::vector<ClockError> of_sm;  // [SMs]
 };
 
-// Finds the errors from what the SMs have seen: when the last signal to a counter comes, all that wait for it
-// notice at nearly the same time (Execution::last_counter, inputs_ready). For each SM a line is fitted
-// to how far it was from the median of such moments, by least squares. Moments that fewer than half of a
-// rank's SMs share do not count, nor are SMs corrected that share too few. An SM that always notices late,
-// because its way to the counter is longer, is taken for one whose clock is behind: a few hundred
-// nanoseconds.
+// Finds the errors from shared moments: all SMs that wait for a counter notice its last signal at nearly the
+// same time (Execution::last_counter, inputs_ready). For each SM, a line is fitted by least squares to its
+// distance from the median of each such moment. Moments that fewer than half of a rank's SMs share are
+// ignored, and SMs with too few moments are not corrected. An SM that always notices late because it is
+// further away from the counter is mistaken for one with a late clock: a few hundred nanoseconds.
 ClockErrors clock_errors(const std::vector<Execution>& executions, uint32_t sms, uint32_t ranks = 1);
 
-// Takes the errors off all times.
+// Subtracts the errors from all times.
 void correct_clocks(const ClockErrors& errors, std::vector<Execution>& executions,
                     std::vector<PageSample>& samples);
 

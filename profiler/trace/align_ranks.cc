@@ -13,14 +13,14 @@ namespace serval {
 namespace {
 
 constexpr double kMostRate = 0.01;
-constexpr int kHalvings = 60;  // of a range of rates, until a double holds no smaller one that matters
+constexpr int kHalvings = 60;  // of a range of rates: as fine as a double needs
 
-// A clock is at most `value` ahead at a moment, or, in a list of lower bounds, at least.
+// At this moment a clock is at most `value` ahead; in a list of lower bounds, at least `value`.
 struct Bound {
   double at, value;
 };
 
-// Upper bounds: of those that no line can reach because of others, none is kept, so that few are left.
+// Removes the upper bounds that no line can touch because of others, so that few are left.
 std::vector<Bound> lower_hull(std::vector<Bound> bounds) {
   std::sort(bounds.begin(), bounds.end(), [](const Bound& a, const Bound& b) {
     return std::pair(a.at, a.value) < std::pair(b.at, b.value);
@@ -50,7 +50,8 @@ double largest_at(double low, double high, Function&& function) {
   return (low + high) / 2;
 }
 
-// Between which bounds a clock's line lies. Lower bounds are kept with their sign changed, as upper ones.
+// The bounds that a clock's line must lie between. Lower bounds are negated, so that they are upper ones,
+// too.
 class ClockBounds {
  public:
   void at_most(int64_t at, int64_t ns) {
@@ -60,7 +61,7 @@ class ClockBounds {
     lower_.push_back({static_cast<double>(at), static_cast<double>(-ns)});
   }
 
-  // `begin`, `end`: of the trace, on rank 0's clock.
+  // `begin` and `end` of the trace, on rank 0's clock.
   std::optional<RankClock> clock(double begin, double end) {
     if (upper_.empty() || lower_.empty()) return std::nullopt;
     upper_ = lower_hull(std::move(upper_));
@@ -71,7 +72,7 @@ class ClockBounds {
     if (room(rate) < 0) return clock;
     const double slowest = edge(rate, -kMostRate), fastest = edge(rate, kMostRate);
     for (const double moment : {begin, end}) {
-      const double at = moment + offset + rate * moment;  // what the clock shows then
+      const double at = moment + offset + rate * moment;  // the clock's own time at that moment
       const double middle = offset + rate * at;
       const auto highest = [&](double r) { return most(upper_, r) + r * at; };
       const auto lowest = [&](double r) { return most(lower_, -r) - r * at; };
@@ -82,15 +83,15 @@ class ClockBounds {
   }
 
  private:
-  // The largest offset of a line of that rate.
+  // The largest offset that a line of this rate may have.
   static double most(const std::vector<Bound>& bounds, double rate) {
     double least = std::numeric_limits<double>::infinity();
     for (const Bound& b : bounds) least = std::min(least, b.value - rate * b.at);
     return least;
   }
-  // Between the largest offset and the smallest.
+  // The largest offset minus the smallest; negative if no line of this rate fits.
   double room(double rate) const { return most(upper_, rate) + most(lower_, -rate); }
-  // The last rate on the way from `inside` to `limit` of which a line lies between the bounds.
+  // The last rate on the way from `inside` to `limit` at which a line still fits.
   double edge(double inside, double limit) const {
     if (room(limit) >= 0) return limit;
     for (int n = 0; n < kHalvings; ++n) {
@@ -103,7 +104,7 @@ class ClockBounds {
   std::vector<Bound> upper_, lower_;
 };
 
-// Adds the bounds that follow from the signals of other ranks that an execution on `rank` has seen.
+// Adds the bounds that follow from an execution on `rank`, which has seen these signals of other ranks.
 void add_bounds(const RankClocks& clocks, uint32_t rank, int64_t seen_ns,
                 const std::vector<RankSignals>& signals, std::vector<ClockBounds>& bounds) {
   if (rank > 0 && signals[0].last_ns != kNever)

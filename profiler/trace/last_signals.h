@@ -1,4 +1,4 @@
-// When the ranks had signalled a counter.
+// The last signals of each rank to each counter.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,19 @@
 
 namespace serval {
 
-// The increments and the last signal of a rank for one counter in a pass.
+// The last signal of a rank to a counter in a pass.
 struct RankSignals {
   int64_t last_ns = kNever;
   uint32_t last = 0;  // the execution that signalled last
 };
 
-// Thread-safe once made. The trace outlives it.
+// Thread-safe after construction. The trace must outlive it.
 class LastSignals {
  public:
   explicit LastSignals(const Trace& trace);
 
-  // [ranks] what ended a wait that needs all increments of its counter, of this pass or, with a threshold of
-  // 0, of the pass before. Null for other waits, and where the trace has no such signal.
+  // [ranks] the signals that ended a wait for all increments of its counter in this pass or, for threshold 0,
+  // in the pass before. Null for other waits, and if the trace has no such signal.
   const std::vector<RankSignals>* before(const Wait& wait, uint32_t pass) const;
 
  private:

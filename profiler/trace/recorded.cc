@@ -19,7 +19,7 @@ constexpr uint32_t kNoExecution = 0xffffffff;
   throw Error(ErrorKind::kRuntime, "recorded events: " + what);
 }
 
-// An SM's ticks as nanoseconds, by the two moments at which both clocks were read.
+// Converts an SM's ticks to nanoseconds, by the two moments at which both clocks were read.
 class SmTime {
  public:
   explicit SmTime(const SmClockSync& sync) : sync_(sync) {
@@ -44,8 +44,8 @@ struct TimedEvent {
   const Event* event;
 };
 
-// The events that a ring still holds, oldest first. The clock's low words are completed from the launch's end
-// backwards.
+// The events that a ring still holds, oldest first. Events have only the low words of the clock: the high
+// ones are found by going back from the launch's end.
 std::vector<TimedEvent> events_of(const EventRings& rings, uint32_t sm, size_t ring) {
   const uint32_t written = rings.written[ring], held = std::min(written, rings.capacity);
   const SmTime time(rings.clocks[sm]);
@@ -60,7 +60,7 @@ std::vector<TimedEvent> events_of(const EventRings& rings, uint32_t sm, size_t r
   return out;
 }
 
-// Puts events together to executions.
+// Collects events into executions.
 class Collector {
  public:
   Collector(const TraceProgram& program, const EventRings& rings) : program_(program), rings_(rings) {}
@@ -78,7 +78,7 @@ class Collector {
   }
   std::vector<Execution> executions;
   std::vector<PageSample> samples;
-  uint32_t first_whole_pass = 0;  // of passes before it, rings have lost events
+  uint32_t first_whole_pass = 0;  // rings have lost events of the passes before it
 
  private:
   void add(uint32_t sm, const TimedEvent& timed);
@@ -86,7 +86,7 @@ class Collector {
 
   const TraceProgram& program_;
   const EventRings& rings_;
-  std::map<uint32_t, std::vector<uint32_t>> index_;  // of a pass: each instruction's execution
+  std::map<uint32_t, std::vector<uint32_t>> index_;  // [pass][instruction] index of its execution
 };
 
 Execution& Collector::execution(uint32_t sm, const Event& event) {
@@ -136,8 +136,8 @@ void Collector::add(uint32_t sm, const TimedEvent& timed) {
   }
 }
 
-// If an instruction has nothing to do, one warp may note the signal some nanoseconds before another notes
-// that all is stored.
+// If an instruction has nothing to do, one warp may record the signal some nanoseconds before another one
+// records that everything is stored.
 void order_ends(std::vector<Execution>& executions) {
   for (Execution& x : executions) {
     if (!x.has(EventKind::kSignalled)) continue;
@@ -164,7 +164,7 @@ std::map<uint32_t, PassEnd> pass_ends(const TraceProgram& program, const std::ve
   return ends;
 }
 
-// The last passes in a row, from `first_pass` on, that are complete and whose beginning is known.
+// The last consecutive passes, from `first_pass` on, that are complete and have a known begin.
 std::vector<PassWindow> windows_of(const TraceProgram& program, const std::vector<Execution>& executions,
                                    uint32_t first_pass, int64_t launch_begin_ns) {
   std::vector<PassWindow> windows;
@@ -190,8 +190,8 @@ int64_t launch_begin(const EventRings& rings) {
   return static_cast<int64_t>(begin);
 }
 
-// Most records of one SM in a pass. From a global queue an SM may take any number: four times its share is
-// allowed, or all.
+// The most records that an SM runs in a pass. With a global queue the number is not fixed: this allows for
+// four times an even share, but not more than all.
 uint64_t records_of_sm(const TraceProgram& program) {
   constexpr uint64_t kMostShares = 4;
   const uint64_t all = program.instructions.size();
@@ -201,7 +201,7 @@ uint64_t records_of_sm(const TraceProgram& program) {
   return *std::max_element(records.begin(), records.end());
 }
 
-// The clocks of a trace's GPUs, and in its metadata how far apart they may still be.
+// Aligns the clocks of the trace's GPUs, and notes in its metadata how far apart they may still be.
 void align_ranks(Trace& trace) {
   const RankClocks clocks = rank_clocks(trace);
   correct_ranks(clocks, trace);
@@ -224,7 +224,7 @@ Trace trace_of(TraceProgram program, const EventRings& rings, TraceSource source
   trace.windows = windows_of(program, collector.executions, collector.first_whole_pass, launch_begin(rings));
   if (trace.windows.empty()) refuse("no pass is complete");
   trace.program = std::move(program);
-  // The threads of a global queue may be more than the machine has SMs.
+  // With a global queue there may be more threads than the machine has SMs.
   trace.program.machine.sms = std::max(trace.program.machine.sms, rings.sms);
   trace.executions = std::move(collector.executions);
   const auto order = [](const Execution& e) {

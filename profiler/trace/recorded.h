@@ -1,4 +1,4 @@
-// From the events that an interpreter has recorded to a trace.
+// Makes a trace from the events that an interpreter has recorded.
 #pragma once
 
 #include <map>
@@ -9,15 +9,15 @@
 
 namespace serval {
 
-// The trace of a launch, or of as much of it as the rings still hold: passes of which every instruction's
-// signal is there. Of the pass after the last one, what had begun. The clocks of a GPU's SMs are aligned
+// The trace of a launch, as far as the rings still hold it: its last passes of which every instruction has
+// signalled, and the executions of the next pass that had begun. The clocks of a GPU's SMs are aligned
 // (profiler/trace/align_clocks.h), and those of several GPUs (align_ranks.h). Throws Error(kRuntime) if no
-// pass is complete or an event names what the program does not have.
+// pass is complete, or if an event names something that the program does not have.
 Trace trace_of(TraceProgram program, const EventRings& rings, TraceSource source,
                std::map<std::string, std::string> metadata);
 
-// Events that a ring needs to hold the last `passes` passes of a program, even if it is an SM's only one. The
-// the loader and other roles that run ahead add one pass.
+// The number of events that a ring needs to hold the last `passes` passes of a program, even if it is its
+// SM's only ring. The loader and other roles that run ahead add one pass.
 uint32_t ring_capacity(const TraceProgram& program, uint32_t passes);
 
 }  // namespace serval

@@ -9,9 +9,10 @@
 namespace serval {
 namespace {
 
-constexpr int64_t kMaxTime = int64_t{1} << 53;  // what a double, and so JSON everywhere, holds exactly
+constexpr int64_t kMaxTime = int64_t{1}
+                             << 53;  // integers below it are exact in a double, and so in any JSON reader
 
-// Pairs of events of which the first, where both happened, is not after the second.
+// Pairs of events: if both happened, the first is not after the second.
 constexpr std::pair<EventKind, EventKind> kInOrder[] = {
     {EventKind::kFetchBegin, EventKind::kFetched},    {EventKind::kLoadBegin, EventKind::kFirstLanded},
     {EventKind::kLoadBegin, EventKind::kLoadIssued},  {EventKind::kFirstLanded, EventKind::kLastLanded},
@@ -77,7 +78,7 @@ void TraceCheck::check_program() const {
     waits += t.wait_count;
     signals += t.signal_count;
   }
-  // None is shared, so that walking them takes no longer than reading them.
+  // Instructions share none of them, so that walking them takes no longer than reading them.
   require(waits <= program_.waits.size(), "program", 0, "waits", waits, program_.waits.size());
   require(signals <= program_.signals.size(), "program", 0, "signals", signals, program_.signals.size());
   for (size_t w = 0; w < program_.waits.size(); ++w)
@@ -139,7 +140,7 @@ void TraceCheck::check_execution(size_t e) const {
   }
 }
 
-// Executions are in order of pass, and each pass that has a window is complete.
+// Executions must be in order of pass, and each pass with a window must be complete.
 void TraceCheck::check_passes() const {
   const auto by_pass = [](const Execution& a, const Execution& b) { return a.pass < b.pass; };
   if (!std::is_sorted(trace_.executions.begin(), trace_.executions.end(), by_pass))

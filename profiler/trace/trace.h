@@ -1,11 +1,5 @@
-// A trace: when which SM did what, for one or several tokens. The host's recorder, the GPU's and the
-// simulator give the same trace, and everything that is drawn or reported is computed from it.
-//
-// A trace stores little: the program, and for each execution of an instruction the time of each event
-// (vm/events.def). Slices, edges and tracks follow from these and are computed on request
-// (profiler/analysis/slices.h, edges.h, tracks.h).
-//
-// All times are nanoseconds on one clock for all SMs; the earliest time of a trace is 0.
+// A trace: when each SM did what, for one or several tokens. The recorders of host and GPU and the simulator
+// all produce it, and everything that is drawn or reported is computed from it.
 #pragma once
 
 #include <array>
@@ -25,14 +19,14 @@ namespace serval {
 enum class TraceSource : uint8_t { kHost = 0, kDevice, kSim };
 inline constexpr std::array<const char*, 3> kTraceSourceNames = {"host", "device", "sim"};
 
-// An instruction as far as a trace needs it: in words, so that a trace can be read when the instruction set
-// has changed.
+// An instruction as a trace needs it. It is kept as text, so that a trace can be read after the instruction
+// set has changed.
 struct TraceInstruction {
   uint32_t op = 0;          // index into TraceProgram::ops
   uint16_t layer = kNoTag;  // kNoTag: of no layer
   uint32_t queue = 0;
   uint32_t pc = 0;                              // in its queue
-  uint64_t bytes = 0;                           // that it reads from memory, by its cost
+  uint64_t bytes = 0;                           // read from memory, by its cost
   uint64_t operations = 0;                      // a multiply and an add count as two
   uint32_t wait_begin = 0, wait_count = 0;      // in TraceProgram::waits
   uint32_t signal_begin = 0, signal_count = 0;  // in TraceProgram::signals
@@ -44,26 +38,24 @@ struct TracePush {
   uint32_t instruction = 0;  // index into TraceProgram::instructions
   uint32_t to = 0;           // rank
   uint64_t bytes = 0;
-  uint32_t operands = 0;  // that it writes there, as bits of Wait::operand_mask
+  uint32_t operands = 0;  // operands that it writes there, as bits of Wait::operand_mask
   friend bool operator==(const TracePush&, const TracePush&) = default;
 };
 
-// The program that ran. Made from a Program by profiler/trace/trace_program.h.
-//
-// SMs are numbered rank after rank, as many on each; rank r is what people see as GPU r.
+// The program that ran. trace_program.h makes it from a Program.
 struct TraceProgram {
-  Machine machine;     // `sms`: of all ranks; its other figures are of one GPU
+  Machine machine;     // `sms`: of all ranks; its other numbers are of one GPU
   uint32_t ranks = 1;  // GPUs that share the model
   bool global_queue = false;
-  // Every SM of rank 0 waits for this counter before its first instruction of the next pass. Rank r's is the
-  // r-th counter from this one.
+  // The counter that all SMs of rank 0 wait for before their first instruction of the next pass. Rank r has
+  // the r-th counter after it.
   uint32_t gate_counter = 0;
   std::vector<std::string> ops;
   std::vector<TraceInstruction> instructions;  // in order of Program::instructions
   std::vector<Wait> waits;
   std::vector<Signal> signals;
   std::vector<uint32_t> increments_per_pass;  // [counters]
-  std::vector<TracePush> pushes;              // in order of instruction; none where there is one rank
+  std::vector<TracePush> pushes;              // in order of instruction; empty for one rank
 
   uint32_t sms_of_rank() const { return machine.sms / ranks; }
   uint32_t rank_of(uint32_t sm) const { return sm / sms_of_rank(); }
@@ -76,22 +68,22 @@ std::span<const TracePush> pushes_of(const TraceProgram& program, uint32_t instr
 // Limit for all ranks together.
 inline constexpr uint32_t kMaxTraceSms = kMaxSms * kMaxDevices;
 
-// "SM 7", and where several GPUs share the model "GPU 1 SM 3".
+// "SM 7", or "GPU 1 SM 3" if several GPUs share the model.
 std::string sm_name(const TraceProgram& program, uint32_t sm);
 
-// The time of an event that did not happen, or was not recorded.
+// Time of an event that did not happen or was not recorded.
 inline constexpr int64_t kNever = -1;
 
-// One instruction, run once, in one pass, on one SM. The host interpreter has no controller and no loader:
-// those events never happen there.
+// One run of an instruction, in one pass, on one SM. The host interpreter has no controller and no loader, so
+// it has no events of theirs.
 struct Execution {
   uint32_t instruction = 0;  // index into TraceProgram::instructions
   uint32_t pass = 0;         // of the launch
   uint32_t sm = 0;
-  uint32_t last_counter = kNoCounter;  // of the counters waited for, the one reached last
-  uint64_t bytes = 0;      // read from global memory: counted where a recorder counts, else by the cost
-  int64_t room_ns = 0;     // of load_begin to load_issued: the loader waited for a free page
-  int64_t starved_ns = 0;  // of compute_begin to compute_end: the consumers waited for pages
+  uint32_t last_counter = kNoCounter;  // the counter that was reached last, of those waited for
+  uint64_t bytes = 0;      // read from global memory: as counted by the recorder, else by the cost
+  int64_t room_ns = 0;     // part of load_begin to load_issued: the loader waited for a free page
+  int64_t starved_ns = 0;  // part of compute_begin to compute_end: the consumers waited for pages
   std::array<int64_t, kNumEventKinds> at;  // [EventKind] ns, or kNever
 
   Execution() { at.fill(kNever); }
@@ -100,19 +92,19 @@ struct Execution {
   void set(EventKind kind, int64_t ns) { at[static_cast<size_t>(kind)] = ns; }
 };
 
-// The earliest of its events; INT64_MAX if it has none.
+// The time of its earliest event; INT64_MAX if it has none.
 int64_t first_time(const Execution& execution);
 
-// How an SM's pages stand at a moment.
+// The state of an SM's pages at a moment.
 struct PageSample {
   int64_t at_ns = 0;
   uint32_t sm = 0;
-  uint32_t bytes_in_flight = 0;  // asked for and not landed
+  uint32_t bytes_in_flight = 0;  // asked for but not landed
   uint32_t free_pages = 0;
 };
 
-// A token: from the gate of the pass before (or the launch's begin) to its own gate. What runs ahead of its
-// pass, as loads do, lies partly in the window before.
+// A token's time: from the gate of the pass before (or the launch's begin) to its own gate. Work that runs
+// ahead of its pass, such as loads, lies partly in the window before.
 struct PassWindow {
   uint32_t pass = 0;
   int64_t begin_ns = 0;
@@ -123,14 +115,14 @@ struct PassWindow {
 // Plain data; a const Trace may be shared between threads.
 struct Trace {
   TraceSource source = TraceSource::kHost;
-  std::map<std::string, std::string> metadata;  // model, policy, context, GPU, commit, … : for people
+  std::map<std::string, std::string> metadata;  // model, policy, context, GPU, commit, …: for readers
   TraceProgram program;
   std::vector<PassWindow> windows;    // ascending; all instructions of their passes are in `executions`
   std::vector<Execution> executions;  // in order of pass, SM and time; maybe some of the pass after the last
   std::vector<PageSample> samples;    // in order of SM and time; may be empty
 };
 
-// True if the instruction opens the gate to the next pass. The instruction is in range.
+// True if the instruction opens the gate to the next pass. The instruction must be in range.
 bool signals_gate(const TraceProgram& program, uint32_t instruction);
 
 // Throws Error(kRuntime), naming `name` and the field, unless every index of the trace is in range, every

@@ -8,7 +8,7 @@
 namespace serval {
 namespace {
 
-// Names in order of first use.
+// Collects names in order of first use.
 class OpNames {
  public:
   explicit OpNames(std::vector<std::string>& names) : names_(names) {}
@@ -23,7 +23,7 @@ class OpNames {
   std::map<std::string, uint32_t> index_;
 };
 
-// The number of rows in a part of a region. The first rows of a pass are active; the first of these want
+// The number of a pass's rows that a region covers. Active rows come first, and of these the ones that want
 // logits, at most one for each sequence.
 uint64_t rows_touched(const Program& program, const Region& region, uint32_t active_rows) {
   uint64_t end = region.box.row_end;
@@ -33,7 +33,7 @@ uint64_t rows_touched(const Program& program, const Region& region, uint32_t act
   return end > region.box.row_begin ? end - region.box.row_begin : 0;
 }
 
-// Adds the writes of an instruction on `rank` to the memory of each other rank.
+// Adds the bytes that an instruction on `rank` writes to the memory of other ranks.
 void add_pushes(const Program& program, const Footprint& footprint, uint32_t rank, uint32_t active_rows,
                 TraceProgram& out) {
   const auto instruction = static_cast<uint32_t>(out.instructions.size() - 1);

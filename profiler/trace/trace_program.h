@@ -1,4 +1,4 @@
-// A program as a trace has it.
+// Converts a program to its form in a trace.
 #pragma once
 
 #include <string>
@@ -15,13 +15,13 @@ struct TraceIsa {
   const char* (*name)(uint16_t opcode);
   Cost (*cost)(const Program&, const Instruction&, const CostContext&);
   std::string (*text)(const Program&, const Instruction&);
-  // The regions that it touches in any pass; null where no instruction pushes to other devices.
+  // The regions that an instruction touches in any pass; null if no instruction pushes to other devices.
   void (*footprint)(const Instruction&, Footprint&) = nullptr;
 };
-// Llama's.
+// Of the Llama instruction set.
 const TraceIsa& trace_isa();
 
-// `context`: of the pass that is traced, for the costs and for the bytes that are pushed. Thread-safe.
+// `context` is that of the traced pass, for the costs and for the pushed bytes. Thread-safe.
 TraceProgram trace_program(const Program& program, const TraceIsa& isa, const CostContext& context);
 
 }  // namespace serval

@@ -1,4 +1,4 @@
-// A part of a trace.
+// Cuts a trace to its last tokens.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace serval {
 
-// The last `tokens` windows (all of them if there are fewer) and what runs in or after them, with the
-// earliest time at 0. The trace has a window.
+// The last `tokens` windows (or all, if there are fewer) with the executions during and after them. Times are
+// shifted so that the earliest is 0. The trace must have a window.
 Trace last_tokens(Trace trace, uint32_t tokens);
 
 }  // namespace serval
