@@ -12,7 +12,7 @@ namespace serval {
 namespace {
 
 using nlohmann::ordered_json;
-using Figures = std::map<std::pair<std::string, std::string>, double>;  // ns by op and state
+using Figures = std::map<std::pair<std::string, std::string>, double>;  // [op, state] ns
 
 Figures op_figures(const Report& r) {
   Figures out;

@@ -1,4 +1,4 @@
-// Two traces compared: what got slower and what faster.
+// Compares two traces: what became slower and what faster.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace serval {
 
-// One figure in both, ns a token.
+// One figure of both traces, in ns per token.
 struct Change {
   std::string op;     // "" for the token
   std::string state;  // wait, load, compute, store, or a state of the critical path
@@ -18,9 +18,9 @@ struct Change {
 };
 
 struct TraceDiff {
-  Change token;              // median token times
-  std::vector<Change> ops;   // on an average SM, largest difference first; all that are not zero in both
-  std::vector<Change> path;  // of the critical path, by op and state, likewise
+  Change token;             // median token times
+  std::vector<Change> ops;  // on an average SM, largest difference first; without those that are zero in both
+  std::vector<Change> path;  // of the critical path, by op and state, likewise ordered
   double slower() const { return token.before_ns > 0 ? token.difference_ns() / token.before_ns : 0; }
 };
 

@@ -74,7 +74,7 @@ void Reporter::add_throughput() {
   report_.operations = static_cast<uint64_t>(operations);
   report_.gb_per_s = bytes / report_.median_token_ns;  // a byte a nanosecond is 1e9 bytes a second
   report_.tflop_per_s = operations / report_.median_token_ns / kGflopOfTflop;
-  // For a host, memory and processor limits are only guesses of the cost model.
+  // On the host, the machine's limits are only guesses of the cost model.
   if (trace_.source != TraceSource::kHost) {
     const Machine& machine = trace_.program.machine;
     report_.limit_gb_per_s = machine.gb_per_s * trace_.program.ranks;
@@ -161,7 +161,7 @@ void Reporter::add_sms() {
 }
 
 void Reporter::add_worst_waits() {
-  std::map<std::pair<uint32_t, std::string>, double> waits;  // by SM and op
+  std::map<std::pair<uint32_t, std::string>, double> waits;  // [SM, op]
   for (const Slice& s : slices_) {
     if (s.role != SmRole::kConsumer || s.state != SliceState::kWait) continue;
     waits[{s.sm, op_of(s.execution)}] += static_cast<double>(s.end_ns - s.begin_ns) / tokens_;
@@ -174,7 +174,7 @@ void Reporter::add_worst_waits() {
   }
 }
 
-// The last execution of each join, compared with the others of its op there.
+// Compares the last execution of each join with the median of its op there.
 void Reporter::add_stragglers() {
   constexpr size_t kMostStragglers = 10;
   using Join = std::tuple<uint32_t, uint32_t, uint32_t>;  // pass, counter, op
@@ -189,7 +189,7 @@ void Reporter::add_stragglers() {
       signalled[join_of(x, trace_.program.signals[s].counter)].push_back(
           static_cast<double>(x.time(Kind::kSignalled)));
   }
-  std::map<std::pair<uint32_t, uint32_t>, Straggler> found;  // by execution and counter
+  std::map<std::pair<uint32_t, uint32_t>, Straggler> found;  // [execution, counter]
   for (const Edge& edge : edges_) {
     const Execution& x = trace_.executions[edge.from];
     const std::vector<double>& others = signalled.at(join_of(x, edge.counter));

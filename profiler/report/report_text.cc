@@ -43,14 +43,15 @@ std::string head(const Report& r) {
   return out;
 }
 
-// The path's times by state, and what it waited for another GPU's signal.
+// The path's times by state, and last the waits for another GPU's signal.
 using PathTimes = std::array<double, kNumSliceStates + 1>;
 
 size_t column_of(const PathSummary& p) {
   return p.over_link ? kNumSliceStates : static_cast<size_t>(p.state);
 }
 
-// A line for each op on the path, a column for each state; the link has one where there are several GPUs.
+// One line for each op on the path, one column for each state, and one for the link if there are several
+// GPUs.
 std::string path_table(const Report& r) {
   std::string out = fmt::format("\ncritical path, us a token\n{:<18}", "op");
   const size_t columns = r.ranks > 1 ? kNumSliceStates + 1 : kNumSliceStates;
@@ -94,7 +95,7 @@ std::string op_table(const Report& r) {
   return out;
 }
 
-// By what is pushed to other GPUs.
+// One line for each op that pushes to other GPUs.
 std::string exchange_table(const Report& r) {
   if (r.exchanges.empty()) return "";
   std::string out = fmt::format(
@@ -119,7 +120,7 @@ std::string exchange_table(const Report& r) {
   return out;
 }
 
-// The SMs whose consumers compute least.
+// Shows the SMs whose consumers compute least.
 std::string sm_table(const Report& r) {
   constexpr size_t kMostLines = 8;
   std::vector<SmSummary> sms = r.by_sm;
@@ -139,7 +140,7 @@ std::string sm_table(const Report& r) {
   return out;
 }
 
-// Bandwidth in a few steps, each with a bar up to the limit.
+// Bandwidth over time in a few steps, each with a bar that is full at the limit.
 std::string bandwidth_table(const Report& r) {
   constexpr size_t kLines = 16;
   constexpr double kBarLength = 40;

@@ -17,10 +17,10 @@ namespace {
 
 struct WhatIf {
   std::string change;
-  std::vector<std::string> what_ifs;  // as apply_what_if() takes them
+  std::vector<std::string> what_ifs;  // arguments of apply_what_if()
 };
 
-// Half of what a role or a step takes is what good work on it may win; twice the bandwidth is another GPU.
+// Good work on a role or a step may halve its time. Bandwidth grows by less: twice as much is another GPU.
 std::vector<WhatIf> of_the_machine(const Program& program, const SimLaunch& launch, const SimParameters& p) {
   constexpr uint32_t kMorePages = 4;
   const double pages = kernel_choice(program, row_bound(launch), p).ring_pages;
@@ -42,7 +42,7 @@ std::vector<WhatIf> of_the_machine(const Program& program, const SimLaunch& laun
   };
 }
 
-// Ops that run as one function of all consumer warps have times of their own.
+// Ops that run as one function of all consumer warps have parameters of their own.
 std::vector<WhatIf> of_the_ops(const Program& program, const SimParameters& parameters) {
   std::set<uint16_t> opcodes;
   for (const Instruction& i : program.instructions) opcodes.insert(i.opcode);
@@ -61,8 +61,8 @@ std::vector<WhatIf> of_the_link(const Program& program) {
           {"twice the link's bandwidth", {"link_gb_per_s=x2"}}};
 }
 
-// µs that each change saves. Simulations do not depend on each other, and those of several GPUs take seconds:
-// as many run at a time as there are cores, but no more than eight, since each has memory of its own.
+// µs that each change saves. Simulations are independent, and those of several GPUs take seconds, so as many
+// run at a time as there are cores, but at most eight, since each needs memory of its own.
 std::vector<double> saved_by(const std::vector<WhatIf>& changes, const Program& program,
                              const SimLaunch& launch, const SimParameters& parameters) {
   constexpr size_t kMostAtATime = 8;
@@ -98,7 +98,7 @@ std::vector<double> saved_by(const std::vector<WhatIf>& changes, const Program& 
 std::vector<Saving> predicted_savings(const Program& program, const SimLaunch& launch,
                                       const SimParameters& parameters, size_t most) {
   constexpr double kNsPerUs = 1e3;
-  constexpr double kLeast_us = 0.01;  // what is less says nothing
+  constexpr double kLeast_us = 0.01;  // smaller savings are noise
   std::vector<WhatIf> changes = of_the_machine(program, launch, parameters);
   for (const auto& more : {of_the_ops(program, parameters), of_the_link(program)})
     changes.insert(changes.end(), more.begin(), more.end());

@@ -1,4 +1,5 @@
-// Changes to the machine or the kernel, each with the saving that the simulator predicts, largest first.
+// What to improve first: changes to the machine or the kernel, with the time that each saves in the
+// simulator.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +10,8 @@
 
 namespace serval {
 
-// The changes that save most of the launch's last pass, largest first; those that save nothing are left out.
-// One simulation each, on as many threads as there are cores, eight at most. Throws as simulate().
+// The changes that save most of the launch's last pass, largest first, without those that save nothing. Runs
+// one simulation for each, on as many threads as there are cores, at most eight. Throws as simulate().
 std::vector<Saving> predicted_savings(const Program& program, const SimLaunch& launch,
                                       const SimParameters& parameters, size_t most);
 
