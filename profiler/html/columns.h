@@ -1,8 +1,4 @@
-// Numbers on their way into the page: columns of equal things, each as small as its values allow.
-//
-// A column of n numbers is stored as byte planes: the lowest byte of all n, then the second byte of all n,
-// and so on, as many as the largest of them needs. Planes of like bytes compress well, need no alignment and
-// are the same on every machine. viewer/block.js reads them.
+// Columns of numbers for the page, each as small as its values allow.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +10,13 @@ namespace serval::html {
 
 class Columns {
  public:
-  // Numbers below 2^53, which a double holds exactly; larger ones throw Error(kRuntime).
+  // Numbers below 2^53, which are exact in a double; larger ones throw Error(kRuntime).
   void add(const std::string& name, std::span<const uint64_t> values);
-  // Adds the values as differences, zigzag-coded: for values that grow, or change in small steps.
+  // Stored as differences, zigzag-coded: for values that increase, or change in small steps.
   void add_differences(const std::string& name, std::span<const int64_t> values);
-  // As 32-bit floating-point numbers.
+  // Stored as 32-bit floating-point numbers.
   void add_floats(const std::string& name, std::span<const double> values);
-  // Texts that contain no line break.
+  // The texts must not contain line breaks.
   void add_texts(const std::string& name, std::span<const std::string> texts);
 
   // [{"name", "kind", "count", "bytes"}, …] in the order of their bytes.

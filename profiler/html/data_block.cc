@@ -20,13 +20,13 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr int kFormat = 1;
-// Figures over time have about this many points a token: one for each pixel or two.
+// Tracks have about this many points per token: one for every pixel or two.
 constexpr int64_t kPointsOfToken = 800;
 constexpr const char* kBandwidthTrack = "GB/s";
 constexpr const char* kArithmeticTrack = "TFLOP/s";
 constexpr const char* kBusyTrack = "busy SMs";
 
-// One value of each element.
+// A column with one value of each element.
 template <class Number, class Range, class Of>
 std::vector<Number> column(const Range& range, Of&& of) {
   std::vector<Number> out;
@@ -43,8 +43,8 @@ std::vector<int64_t> changing(const Range& range, Of&& of) {
   return column<int64_t>(range, of);
 }
 
-// Slices of a row stand one behind the other, so that most gaps are 0. Where clocks of SMs disagree by a few
-// nanoseconds a slice begins when the one before it ends.
+// Slices of a row follow each other, so that most gaps are 0. If the clocks of SMs disagree by a few
+// nanoseconds, a slice begins when the one before it ends.
 void add_slices(Columns& columns, const Trace& trace) {
   const std::vector<Slice> slices = slices_of(trace);
   std::vector<uint64_t> of_row(size_t{trace.program.machine.sms} * kNumSmRoles), gaps, durations;
@@ -65,7 +65,7 @@ void add_slices(Columns& columns, const Trace& trace) {
   columns.add_differences("slice.execution", changing(slices, [](const Slice& s) { return s.execution; }));
 }
 
-// Events count from the execution's first one, plus one; 0 is an event that did not happen.
+// Times of events are relative to the execution's first one, plus one; 0 is an event that did not happen.
 void add_executions(Columns& columns, const std::vector<Execution>& executions) {
   const auto changing_of = [&](const char* name, auto of) {
     columns.add_differences(name, changing(executions, of));
@@ -99,7 +99,7 @@ void add_program(Columns& columns, const TraceProgram& program) {
   columns.add_differences("instruction.queue", changing(all, [](const I& i) { return i.queue; }));
   columns.add_differences("instruction.pc", changing(all, [](const I& i) { return i.pc; }));
   columns.add_texts("instruction.text", column<std::string>(all, [](const I& i) { return i.text; }));
-  // Waits and signals of one instruction after those of the other, whatever their order in the program.
+  // Waits and signals are stored by instruction, whatever their order in the program.
   std::vector<Wait> waits;
   std::vector<Signal> signals;
   for (const I& i : all) {
@@ -114,7 +114,7 @@ void add_program(Columns& columns, const TraceProgram& program) {
   columns.add("signal.increment", numbers(signals, [](const Signal& s) { return s.increment; }));
 }
 
-// Steps cover their window without gaps, so their lengths say when they are.
+// Steps cover their window without gaps, so that their lengths are enough to place them.
 void add_path(Columns& columns, const Trace& trace) {
   const std::vector<Edge> edges = edges_of(trace);
   std::vector<PathStep> steps;
@@ -130,8 +130,8 @@ void add_path(Columns& columns, const Trace& trace) {
   columns.add_differences("path.execution", changing(steps, [](const PathStep& s) { return s.execution; }));
 }
 
-// The report's limit for the track; 0: no line. Passes of a few rows compute so far below the arithmetic
-// limit that a scale up to it would hide them.
+// The limit that the track is compared with; 0: no line. Passes of a few rows compute so far below the limit
+// of arithmetic that a scale up to there would show nothing of them.
 double limit_of(const Track& track, const Report& report) {
   constexpr double kLeastShare = 0.1;
   if (track.name == kBandwidthTrack) return report.limit_gb_per_s;
@@ -142,14 +142,14 @@ double limit_of(const Track& track, const Report& report) {
   return near ? report.limit_tflop_per_s : 0;
 }
 
-// Adds their points to the columns; returns what else the page has to know of them. `limit` is drawn as a
-// line, `top` is the least that their scales reach.
+// Adds the tracks' points to the columns, and returns the other data that the page needs. `limit` is drawn as
+// a line; the scale reaches at least up to `top`.
 ordered_json add_tracks(Columns& columns, const Trace& trace, const Report& report) {
   const int64_t token_ns = trace.windows.front().length_ns();
   ordered_json out = ordered_json::array();
   const int64_t bin_ns = std::max<int64_t>(1, token_ns / kPointsOfToken);
   std::vector<Track> tracks = tracks_of(trace, bin_ns), links = link_tracks(trace, bin_ns);
-  // Those of the link after the first two, since a low window shows the first ones only.
+  // The link's tracks come after the first two, since a low browser window shows only the first ones.
   tracks.insert(tracks.begin() + 2, links.begin(), links.end());
   for (const Track& track : tracks) {
     const std::string prefix = fmt::format("track.{}.", out.size());
@@ -164,7 +164,7 @@ ordered_json add_tracks(Columns& columns, const Trace& trace, const Report& repo
   return out;
 }
 
-// A page of one GPU says nothing of ranks.
+// For one GPU the page does not mention ranks.
 ordered_json describe_machine(const TraceProgram& program) {
   ordered_json out = {{"name", program.machine.name}, {"sms", program.machine.sms}};
   if (program.ranks > 1) out["ranks"] = program.ranks;

@@ -1,4 +1,5 @@
-// A trace as the page holds it: one line of JSON that describes it, one line of base64 with its numbers.
+// A trace in the form that the page holds: one line of JSON that describes it, one line of base64 with its
+// numbers.
 #pragma once
 
 #include <string>
@@ -7,11 +8,11 @@
 
 namespace serval::html {
 
-// Both lines. Safe inside a <script> element: no '<' is in them.
+// Both lines. They contain no '<', so that they may stand inside a <script> element.
 std::string data_block(const HtmlTrace& trace);
 
-// JSON that means the same and may stand inside a <script> element: that ends at "</script", and "<!--"
-// changes what ends it.
+// Equivalent JSON without '<', for use inside a <script> element: "</script" would end the element, and
+// "<!--" would change where it ends.
 std::string without_less_than(const std::string& json);
 
 }  // namespace serval::html

@@ -11,7 +11,7 @@
 namespace serval {
 namespace {
 
-// Text that the browser keeps and does not run.
+// Text that the browser keeps but does not run.
 std::string script(const char* what, const std::string& text) {
   return fmt::format("<script type=\"application/x-serval-{}\">\n{}\n</script>\n", what, text);
 }
