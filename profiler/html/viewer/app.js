@@ -1,12 +1,13 @@
-// The page: its state, what changes it, and when it is drawn. Actions of keys, pointer and buttons are its methods, or
+// The page: its state, the actions that change it, and when it is drawn. Keys, pointer and buttons call its
+// methods, or
 // those of its view (time) and navigator (from slice to slice).
 
 const kRowHeightStep = 2;
 const kFineBelow = 6; // rows lower than this change by one pixel
-const kShareOfView = 0.35; // that a slice takes after it was zoomed to
+const kShareOfView = 0.35; // share of the view that a slice takes after zooming to it
 
 class App {
-  // `diff`: of two traces, else null.
+  // `diff`: null unless there are two traces.
   constructor(traces, diff) {
     this.diff = diff;
     this.roles = traces[0].roles;
@@ -14,10 +15,10 @@ class App {
       colourBy: "state", grouping: "role",
       roles: this.roles.map((_, role) => traces.some((trace) => trace.hasRole(role))),
       rowHeights: { sm: "readable", role: "fit" },
-      folded: [], // by GPU: whether its rows are hidden
+      folded: [], // [GPU] true if its rows are hidden
       path: true, tracks: true, side: true, beside: false,
     };
-    this.alone = null; // the legend's entry that is shown alone
+    this.alone = null; // the only entry of the legend that is shown
     this.selection = null; // { pane, slice }
     this.hovered = null; // { pane, slice, time }
     this.range = null; // { begin, end }
@@ -55,7 +56,7 @@ class App {
 
   // --- drawing
 
-  // On the next frame: everything, or only what is drawn over the charts.
+  // Draws on the next frame: everything, or only what lies over the charts.
   redraw({ all = true } = {}) {
     this.stale = all || this.stale === "all" ? "all" : "overlay";
     this.frame ??= requestAnimationFrame((ms) => this.#drawFrame(ms));
@@ -122,7 +123,7 @@ class App {
 
   // --- time
 
-  // About the pointer, the selection, or the middle of the view.
+  // The centre is the pointer, the selection, or the middle of the view.
   zoom(factor) {
     const { begin, end } = this.view.wanted;
     const selected = this.selection && middleOf(this.#spanOf(this.selection));
@@ -177,7 +178,7 @@ class App {
     this.settings.rowHeights[this.settings.grouping] = height;
     this.#keepingInSight(() => this.#layOut());
   }
-  // Whatever changes the rows: the selected one, or else the middle one, stays in sight.
+  // After a change of the rows, the selected one, or else the middle one, stays in sight.
   #keepingInSight(change) {
     const { pane, slice } = this.current;
     const row = slice < 0 ? pane.rowAt(pane.rowsArea.y + pane.rowsArea.height / 2) : pane.trace.rowOfSlice(slice);
@@ -196,7 +197,7 @@ class App {
 
   // --- selection
 
-  // Keys act on the selection, or on the pane that has the focus.
+  // Keys act on this: the selection, or the pane that has the focus.
   get current() {
     const focused = this.panes.find((pane) => pane.chart === document.activeElement);
     return this.selection ?? { pane: focused ?? this.panes[0], slice: -1 };
@@ -300,12 +301,12 @@ class App {
     this.settings.roles = roles;
     this.#keepingInSight(() => this.#applySettings());
   }
-  // The GPU of what is selected, or else the first.
+  // The GPU of the selection, or else the first.
   get currentRank() {
     const { pane, slice } = this.current;
     return slice < 0 ? 0 : pane.trace.rankOfRow(pane.trace.rowOfSlice(slice));
   }
-  // Hides a GPU's rows or shows them again, where there are several.
+  // Hides or shows a GPU's rows, if there are several GPUs.
   toggleRank(rank) {
     if (this.panes.every((pane) => pane.trace.ranks === 1)) return this.announce("one GPU");
     this.settings.folded[rank] = !this.settings.folded[rank];
@@ -354,7 +355,7 @@ function makePanes(traces) {
   });
 }
 
-// Files without their folders, where that tells them apart.
+// Names of files, without their folders if they differ without them.
 function shortNames(names) {
   const short = names.map((name) => name.split("/").at(-1));
   return new Set(short).size === names.length ? short : names;

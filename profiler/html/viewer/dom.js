@@ -1,4 +1,4 @@
-// Small things for building elements.
+// Helpers to build elements.
 
 // element("td", { class: "number", onclick: … }, "text", child, …); attributes that are null or false are left out.
 function element(name, attributes = {}, ...children) {

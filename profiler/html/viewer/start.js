@@ -1,4 +1,4 @@
-// Runs when everything above it is there.
+// Runs after everything above it has been defined.
 
 readTraces()
   .then((traces) => {

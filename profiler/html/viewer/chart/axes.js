@@ -1,4 +1,4 @@
-// Axes of a chart: names of SMs and roles on the left, the ruler with its lines.
+// Labels of a chart: names of SMs and roles on the left, the ruler with its lines.
 
 // CSS pixels.
 const kGroupNameEnd = 58; // names of groups end here, those of their members at the rows
@@ -18,7 +18,7 @@ function drawGutter(pane) {
   });
 }
 
-// GPUs, where there are several: their names over the whole width, above their rows.
+// If there are several GPUs: their names over the whole width, above their rows.
 function drawHeadings(pane) {
   const { base, rowsArea, rowLayout, scroll, theme } = pane;
   within(base, { x: 0, y: rowsArea.y, width: pane.width, height: rowsArea.height }, () => {
@@ -50,7 +50,7 @@ function drawGroupNames(pane, nameOf) {
   });
 }
 
-// Likewise; roles have names only where all have room.
+// The same for roles, but they have names only if there is room for all.
 function drawMemberNames(pane, nameOf) {
   const { rowLayout, rowsArea } = pane;
   const line = pane.px(kSmallText + 2);

@@ -1,4 +1,4 @@
-// Draws the parts of a pane other than its rows: names in slices, the strip of the whole trace, figures over time.
+// The parts of a pane besides its rows: names in slices, the strip of the whole trace, figures over time.
 
 const kBusyTrack = "busy SMs";
 const kRoomOverTop = 1.06;
@@ -37,7 +37,7 @@ function drawSliceLabel(pane, slice, middle, character) {
   base.fillText(label, left, middle - pane.px(0.5));
 }
 
-// Black or white, whichever stands out from a packed colour.
+// Black or white: the one that stands out from a packed colour.
 function readableOn(colour) {
   const luminance = 0.299 * (colour & 0xff) + 0.587 * ((colour >>> 8) & 0xff) + 0.114 * ((colour >>> 16) & 0xff);
   return luminance > 140 ? "#111820" : "#ffffff";
@@ -58,13 +58,14 @@ function trackPoints(trace, index) {
 function formatTrack(name, value) {
   return name.startsWith("bytes") ? formatBytes(Math.round(value)) : formatCount(value);
 }
-// The end of a track's scale: its largest value, or its limit if that is higher.
+// The end of a track's scale: the highest of its values, its limit and its `top`.
 function trackTop(trace, index) {
   const { limit, top } = trace.head.tracks[index];
   return trackPoints(trace, index).value.reduce((a, b) => Math.max(a, b), Math.max(limit, top, 1e-9));
 }
 
-// A track's points `from` to `to` in an area. Returns where a value stands; null if there are no points.
+// Draws a track's points `from` to `to` in an area. Returns the function that places a value; null without
+// points.
 function fillTrack(pane, index, area, xOf, from, to) {
   const { base, theme } = pane;
   const points = trackPoints(pane.trace, index);
@@ -113,7 +114,7 @@ function drawLimit(pane, area, y) {
   base.setLineDash([]);
 }
 
-// From a time of the trace to the strip that shows all of it.
+// Converts a time of the trace to a place on the strip that shows all of it.
 function overviewX(pane, time) {
   return pane.overviewArea.x + (time / pane.trace.end) * pane.overviewArea.width;
 }

@@ -1,5 +1,6 @@
-// The overlay of a chart, which changes more often than the chart: the critical path, the selection with its arrows,
-// the range, the pointer's line, and the visible part of the trace.
+// Drawings over a chart that change more often than it: the critical path, the selection with its arrows, the
+// range,
+// the pointer's line, and which part of the whole trace is in view.
 
 const kArrowHead = 4;
 const kPathBesideLabels = 10; // rows at least this high have the path at their foot, under the names
@@ -53,7 +54,7 @@ function drawTokenName(pane, window, name) {
   overlay.fillText(name, left + pane.px(3), area.y + pane.px(10.5));
 }
 
-// Marks the positions in the whole trace at which a search has found something.
+// Marks on the strip of the whole trace where a search has found something.
 function drawMarks(pane, marks) {
   const { overlay, theme, overviewArea: area } = pane;
   overlay.fillStyle = theme.colours.path;
@@ -125,7 +126,7 @@ function outlineSlice(pane, slice, colour, width) {
   overlay.strokeRect(left - line / 2, top - line / 2, Math.max(line, right - left) + line, rowLayout.height + line);
 }
 
-// The selected slice, the others of its execution, and arrows from what it waited for and to what waited for it.
+// The selected slice, the other slices of its execution, and arrows from its producers and to its consumers.
 function drawSelection(pane, slice) {
   const { trace, theme } = pane;
   const execution = trace.execution[slice];

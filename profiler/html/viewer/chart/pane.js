@@ -113,7 +113,7 @@ class Pane {
   timeAt(x) {
     return this.viewBegin + (x - this.rowsArea.x) / this.perNs;
   }
-  // From the trace's clock to the token's.
+  // Converts from the trace's clock to the token's.
   relative(time) {
     return time - this.window.begin;
   }
@@ -144,7 +144,7 @@ class Pane {
     return { first, last };
   }
 
-  // After a change of colours: what drawBase takes them from.
+  // After a change of colours: updates the data that drawBase uses.
   paint(colouring, lit) {
     this.colouring = colouring;
     this.colours = colouring.paint(this.trace, lit);
@@ -175,7 +175,7 @@ class Pane {
     }));
   }
 
-  // Slices before and after the token belong to its neighbours. They are drawn pale.
+  // The neighbouring tokens, before and after this one, are drawn pale.
   #drawOtherTokens() {
     const { base, rowsArea } = this;
     const left = Math.min(rowsArea.x + rowsArea.width, Math.max(rowsArea.x, this.xOf(0)));
@@ -196,7 +196,7 @@ class Pane {
   }
 }
 
-// Draws what does not reach beyond an area.
+// Draws with everything outside an area cut off.
 function within(context, { x, y, width, height }, draw) {
   context.save();
   context.beginPath();

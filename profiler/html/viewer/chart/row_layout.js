@@ -1,6 +1,8 @@
-// The layout of rows in a chart: which are shown, in which order, how high. With several GPUs, each has a heading with
-// its rows below, unless it is folded. Heights are whole device pixels, so that a row is never blurred over two; but low
-// rows by role, whose neighbours look alike, fill the available space.
+// The places of rows in a chart: which are shown, in which order, how high. With several GPUs each has a
+// heading, and
+// its rows stand below it unless it is folded. Heights are whole device pixels, so that a row is never
+// blurred over
+// two. Only low rows by role, whose neighbours look alike, fill the space exactly.
 
 const kMaxRowHeight = 40;
 const kBlurredBelow = 4;
@@ -84,7 +86,7 @@ class RowLayout {
   headingAt(top) {
     return this.headings.find((heading) => heading.top <= top && top < heading.top + heading.height);
   }
-  // The row at a height from the top of all rows; -1 between two groups or behind the last.
+  // The row at a height from the top of all rows; -1 between two groups or after the last.
   rowAt(top) {
     const row = this.rows[this.firstBelow(top)];
     return row !== undefined && this.tops[row] <= top ? row : -1;

@@ -1,5 +1,6 @@
-// Which time is in view, for all panes alike: nanoseconds since the beginning of the token that each of them shows.
-// It moves smoothly where the reader has not asked for less motion.
+// The time in view, the same for all panes: nanoseconds since the beginning of the token that each of them
+// shows.
+// It moves smoothly unless the reader has asked for less motion.
 
 const kNearestView = 20; // ns: as far as one can zoom in
 const kBeyondToken = 0.02; // of a token's length, at both sides of it
@@ -9,7 +10,7 @@ class TimeView {
   constructor(panes, onChange) {
     this.panes = panes;
     this.onChange = onChange;
-    this.now = null; // { begin, end }: what is drawn
+    this.now = null; // { begin, end }: the time that is drawn
     this.motion = null; // { from, to, since }
     this.lessMotion = matchMedia("(prefers-reduced-motion: reduce)");
   }
@@ -67,7 +68,7 @@ class TimeView {
     const { least, most } = this.#bounds;
     this.set(least, most, { smooth: true });
   }
-  // So that it takes `share` of the view.
+  // Zooms so that the range takes `share` of the view.
   showSpan({ begin, end }, share) {
     const length = (end - begin) / share, middle = (begin + end) / 2;
     this.set(middle - length / 2, middle + length / 2, { smooth: true });

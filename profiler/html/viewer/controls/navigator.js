@@ -1,4 +1,5 @@
-// Going from slice to slice: along rows and the critical path, over the edges of waits, from hit to hit, from one
+// Moves from slice to slice: along rows and the critical path, over the edges of waits, from hit to hit, from
+// one
 // trace to the other.
 
 class Navigator {

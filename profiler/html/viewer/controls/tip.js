@@ -1,4 +1,4 @@
-// The text beside the pointer, which screen readers read, too: a slice in words.
+// A slice in words: beside the pointer, and for screen readers.
 
 const kTipDistance = 16; // CSS pixels
 

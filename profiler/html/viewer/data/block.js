@@ -1,5 +1,6 @@
-// Reads what profiler/html/data_block.cc wrote into the page: for each trace a JSON head, and columns of numbers as
-// byte planes (all lowest bytes of a column, then all second ones, …), deflated, in base64.
+// Reads the data that profiler/html/data_block.cc wrote into the page: for each trace a JSON head, and
+// columns of
+// numbers as byte planes (all lowest bytes of a column, then all second ones, …), deflated, in base64.
 
 const kTraceSelector = 'script[type="application/x-serval-trace"]';
 const kDiffSelector = 'script[type="application/x-serval-diff"]';
@@ -16,7 +17,8 @@ async function inflate(bytes) {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-// Wider than 32 bits where there are more than four planes; at most seven, which a double holds exactly.
+// Columns of more than four planes are wider than 32 bits. They have at most seven, which are exact in a
+// double.
 function joinPlanes(bytes, offset, { count, bytes: planes }) {
   const values = planes > 4 ? new Float64Array(count) : new Uint32Array(count);
   for (let plane = 0, factor = 1; plane < planes; ++plane, factor *= 256) {
@@ -75,7 +77,7 @@ async function readTraces() {
   );
 }
 
-// Reads the comparison of two traces by profiler/report/diff.h; null if there is one trace.
+// The comparison of two traces by profiler/report/diff.h; null if there is only one.
 function readDiff() {
   const element = document.querySelector(kDiffSelector);
   return element && JSON.parse(element.textContent);

@@ -1,6 +1,8 @@
-// Finding instructions. A query is words that must all be there: "layer=3", "first_unit=0", "pc=4" and "#120" (the
-// index in the program) as whole words, "sm=17" for what ran there, as its GPU numbers it, "gpu=1" for what ran on one of
-// several; any other word may stand anywhere in the listing.
+// Search for instructions. All words of a query must match: "layer=3", "first_unit=0", "pc=4" and "#120" (the
+// index in
+// the program) match whole words, "sm=17" what ran there, as its GPU numbers it, "gpu=1" what ran on one of
+// several;
+// any other word may occur anywhere in the listing.
 
 class Query {
   constructor(text) {
@@ -42,7 +44,7 @@ class Search {
     this.query = new Query(text);
     this.hits = []; // { pane, execution, time } in order of time, pane after pane
     this.current = -1;
-    this.found = null; // by pane: whether an execution matches
+    this.found = null; // [pane] for each execution: true if it matches
     if (this.query.isEmpty) return;
     this.found = new Map(this.panes.map((pane) => [pane, this.#match(pane)]));
     this.hits = this.panes.flatMap((pane) => this.#hitsOf(pane));

@@ -1,5 +1,6 @@
-// One trace: what a pane draws and what the panels ask about. Times are nanoseconds since the trace's beginning; a row
-// is SM × role, in the order of the slices. SMs are numbered GPU after GPU. An index is -1 where there is nothing.
+// One trace: the data that panes draw and panels ask for. Times are nanoseconds since the trace's beginning;
+// a row is
+// SM × role, in the order of the slices. SMs are numbered GPU after GPU. An index is -1 if there is none.
 
 const kNoLayer = 0xffff;
 
@@ -20,7 +21,8 @@ function groupBy(keys, numKeys) {
   return (key) => items.subarray(begin[key], begin[key + 1]);
 }
 
-// The first index in [low, high) for which `holds`, which stays true from there on; `high` if there is none.
+// The first index in [low, high) for which `holds` is true; it must stay true from there on. `high` if there
+// is none.
 function firstThat(low, high, holds) {
   while (low < high) {
     const middle = (low + high) >>> 1;
@@ -132,7 +134,7 @@ class Trace {
   smName(sm) {
     return this.ranks > 1 ? `GPU ${this.rankOf(sm)} SM ${this.localSm(sm)}` : `SM ${sm}`;
   }
-  // True if an execution's signal goes to another GPU, where the other waits for it.
+  // True if the two executions ran on different GPUs, so that a signal between them goes over the link.
   crossesLink(from, to) {
     const sm = this.columns["execution.sm"];
     return this.rankOf(sm[from]) !== this.rankOf(sm[to]);

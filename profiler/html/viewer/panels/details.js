@@ -1,5 +1,6 @@
-// The panel of the selected instruction: what it is, when it did what, whom it waited for and who waited for it; and
-// of a marked range: what the SMs did in it.
+// The panel of the selected instruction: what it is, its times, and its producers and consumers; or, of a
+// marked range:
+// what the SMs did in it.
 
 const kShownPartners = 6;
 
@@ -79,7 +80,7 @@ function partners(app, pane, executions, noteOf) {
   return element("ul", { class: "partners" }, ...shown);
 }
 
-// "(residual q)" behind a wait in the listing: the operands that it guards.
+// "(residual q)" after a wait in the listing: the operands that it guards.
 function guardedBy(text, counter) {
   return text.match(new RegExp(`wait c${counter}>=\\d+ \\(([^)]*)\\)`))?.[1] ?? "";
 }
@@ -136,7 +137,7 @@ function operands(text) {
   return element("div", {}, element("h4", {}, "Operands"), plainTable([["operand"], ["value"]], rows));
 }
 
-// Sums the states of all shown rows of a pane over a range.
+// The time in each state within a range, added up over all shown rows of a pane.
 function timesOfRange(pane, { begin, end }) {
   const { trace } = pane;
   const from = begin + pane.window.begin, to = end + pane.window.begin;

@@ -1,4 +1,4 @@
-// The panel at the side: its tabs, and what the open one shows.
+// The panel at the side: its tabs, and the content of the open one.
 
 const kTabs = [
   ["selection", "Selection", "i", showSelection],

@@ -101,7 +101,7 @@ function rateChart(pane, what, unit) {
   return figure(`${what} over time`, label + dashed, smallChart(label, [...value], limit));
 }
 
-// Only where arithmetic comes near its limit.
+// Shown only if arithmetic comes near its limit.
 function arithmeticChart(pane) {
   return pane.trace.head.tracks[trackNamed(pane, "TFLOP/s")]?.limit ? rateChart(pane, "Arithmetic", "TFLOP/s") : null;
 }
