@@ -1,6 +1,5 @@
 // The page: its state, the actions that change it, and when it is drawn. Keys, pointer and buttons call its
-// methods, or
-// those of its view (time) and navigator (from slice to slice).
+// methods, or those of its view (time) and navigator (from slice to slice).
 
 const kRowHeightStep = 2;
 const kFineBelow = 6; // rows lower than this change by one pixel

@@ -1,6 +1,5 @@
 // Level of detail: slices are grouped in blocks with the sums of their colours. Where many slices fall into
-// one pixel,
-// blocks are drawn instead.
+// one pixel, blocks are drawn instead.
 
 const kBlockSizes = [64, 8]; // each a multiple of the next
 const kLeastBlock = kBlockSizes.at(-1);

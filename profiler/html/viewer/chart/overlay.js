@@ -1,6 +1,5 @@
 // Drawings over a chart that change more often than it: the critical path, the selection with its arrows, the
-// range,
-// the pointer's line, and which part of the whole trace is in view.
+// range, the pointer's line, and which part of the whole trace is in view.
 
 const kArrowHead = 4;
 const kPathBesideLabels = 10; // rows at least this high have the path at their foot, under the names

@@ -1,8 +1,6 @@
 // The places of rows in a chart: which are shown, in which order, how high. With several GPUs each has a
-// heading, and
-// its rows stand below it unless it is folded. Heights are whole device pixels, so that a row is never
-// blurred over
-// two. Only low rows by role, whose neighbours look alike, fill the space exactly.
+// heading, and its rows stand below it unless it is folded. Heights are whole device pixels, so that a row is
+// never blurred over two. Only low rows by role, whose neighbours look alike, fill the space exactly.
 
 const kMaxRowHeight = 40;
 const kBlurredBelow = 4;

@@ -1,6 +1,5 @@
 // The time in view, the same for all panes: nanoseconds since the beginning of the token that each of them
-// shows.
-// It moves smoothly unless the reader has asked for less motion.
+// shows. It moves smoothly unless the reader has asked for less motion.
 
 const kNearestView = 20; // ns: as far as one can zoom in
 const kBeyondToken = 0.02; // of a token's length, at both sides of it

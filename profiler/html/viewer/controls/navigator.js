@@ -1,6 +1,5 @@
 // Moves from slice to slice: along rows and the critical path, over the edges of waits, from hit to hit, from
-// one
-// trace to the other.
+// one trace to the other.
 
 class Navigator {
   constructor(app) {

@@ -1,6 +1,6 @@
 // Reads the data that profiler/html/data_block.cc wrote into the page: for each trace a JSON head, and
-// columns of
-// numbers as byte planes (all lowest bytes of a column, then all second ones, …), deflated, in base64.
+// columns of numbers as byte planes (all lowest bytes of a column, then all second ones, …), deflated, in
+// base64.
 
 const kTraceSelector = 'script[type="application/x-serval-trace"]';
 const kDiffSelector = 'script[type="application/x-serval-diff"]';

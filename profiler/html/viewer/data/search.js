@@ -1,8 +1,6 @@
 // Search for instructions. All words of a query must match: "layer=3", "first_unit=0", "pc=4" and "#120" (the
-// index in
-// the program) match whole words, "sm=17" what ran there, as its GPU numbers it, "gpu=1" what ran on one of
-// several;
-// any other word may occur anywhere in the listing.
+// index in the program) match whole words, "sm=17" what ran there, as its GPU numbers it, "gpu=1" what ran on
+// one of several; any other word may occur anywhere in the listing.
 
 class Query {
   constructor(text) {

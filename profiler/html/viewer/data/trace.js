@@ -1,6 +1,6 @@
 // One trace: the data that panes draw and panels ask for. Times are nanoseconds since the trace's beginning;
-// a row is
-// SM × role, in the order of the slices. SMs are numbered GPU after GPU. An index is -1 if there is none.
+// a row is SM × role, in the order of the slices. SMs are numbered GPU after GPU. An index is -1 if there is
+// none.
 
 const kNoLayer = 0xffff;
 

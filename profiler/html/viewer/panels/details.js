@@ -1,6 +1,5 @@
 // The panel of the selected instruction: what it is, its times, and its producers and consumers; or, of a
-// marked range:
-// what the SMs did in it.
+// marked range: what the SMs did in it.
 
 const kShownPartners = 6;
 
