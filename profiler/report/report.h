@@ -88,7 +88,7 @@ struct Report {
   uint64_t bytes = 0;       // per token
   uint64_t operations = 0;  // per token; a multiply and an add count as two
   double gb_per_s = 0, tflop_per_s = 0;
-  // Of the machines that the program was compiled for; 0 if not known (host).
+  // Limits of the machines that the program was compiled for; 0 if not known (host).
   double limit_gb_per_s = 0, limit_tflop_per_s = 0;
   double limit_ns = 0;            // for a token's bytes, at the limit
   double compute_limit_ns = 0;    // for a token's operations, at the limit

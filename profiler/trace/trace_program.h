@@ -18,7 +18,7 @@ struct TraceIsa {
   // The regions that an instruction touches in any pass; null if no instruction pushes to other devices.
   void (*footprint)(const Instruction&, Footprint&) = nullptr;
 };
-// Of the Llama instruction set.
+// The functions of the Llama instruction set.
 const TraceIsa& trace_isa();
 
 // `context` is that of the traced pass, for the costs and for the pushed bytes. Thread-safe.

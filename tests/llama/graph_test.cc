@@ -337,7 +337,7 @@ TEST(LlamaGraph, HasATileOrderForSingleRows) {
   EXPECT_FALSE(norms.has_tile_order());
 }
 
-// The same K splits as in programs of tiles, each product in one record.
+// K splits are those of programs of tiles; each product is in one record.
 TEST(LlamaGraph, CutsColumnsIntoPartsInTileOrder) {
   const Graph graph = build_llama_graph(preset_config("llama-3.2-1b"),
                                         {.sms = 132, .context = 64, .rows = 1, .tile_order = true});
