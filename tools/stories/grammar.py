@@ -3,46 +3,31 @@
 A template is English with three marks:
   {a|b|}      one of the alternatives, which may be empty and may be nested;
   [h.they]    an attribute of a bound referent: [h] names the hero, [f] the helper, [place.at] "under the old oak tree";
-  [#rule]     an expansion of a rule of lexicon.RULES.
+  [#rule]     an expansion of one of the rules in data/words.json.
 Articles ("a apple"), capitals at the start of sentences and doubled spaces are put right at the end, so that templates
 are written in lower case and joined freely.
 """
 
-import random
 import re
 
 from lexicon import (
     ADJECTIVES,
-    BOY_NAMES,
     COLOURS,
     GENDERED_KINDS,
-    GIRL_NAMES,
+    KIND_PARTS,
     KINDS,
-    NAME_CODAS,
     NAME_ENDS,
-    NAME_MIDDLES,
-    NAME_NUCLEI,
-    NAME_ONSETS,
-    NAME_STARTS,
+    NAME_PARTS,
+    NAMES,
     ODD_KINDS,
-    PET_NAMES,
+    OLD_KINDS,
     REGIONS,
-    RULES,
     SEA_THINGS,
-    THINGS,
-    TRAITS,
-    WORD_ENDS,
-    WORD_STARTS,
-    WORD_TAILS,
-    WORD_VOWELS,
+    WORDS,
+    Kind,
+    plural,
+    tags,
 )
-
-PRONOUNS = {
-    "she": dict(they="she", them="her", their="her", self="herself"),
-    "he": dict(they="he", them="him", their="his", self="himself"),
-    "it": dict(they="it", them="it", their="its", self="itself"),
-}
-IRREGULAR_PLURALS = {"foot": "feet", "hoof": "hooves"}
 
 CHOICE = re.compile(r"\{([^{}]*)\}")
 REFERENCE = re.compile(r"\[(#?\w+)(?:\.(\w+))?\]")
@@ -69,22 +54,21 @@ class Referent:
 
 
 class Character(Referent):
-    """Somebody with a kind, pronouns and perhaps a name."""
+    """A character: its kind, pronouns and perhaps a name."""
 
     def __init__(self, kind, pronoun, name=None, adjective=""):
-        go, went, hand, tags = KINDS.get(kind, ("walk", "walked", "hand", ""))
+        listed = KINDS.get(kind, Kind())
+        noun = f"{adjective} {kind}".strip()
         super().__init__(
             kind=kind,
-            go=go,
-            went=went,
-            hand=hand,
-            hands=IRREGULAR_PLURALS.get(hand, hand + "s"),
-            **PRONOUNS[pronoun],
+            noun=noun,
+            full=f"{name} the {kind}" if name else f"the {noun}",
+            went=listed.went,
+            hand=listed.hand,
+            hands=plural(listed.hand),
+            **WORDS["pronouns"][pronoun],
         )
-        self.kind, self.pronoun, self.name, self.adjective = kind, pronoun, name, adjective
-        self.tags = set(tags.split())
-        self.attributes["noun"] = f"{adjective} {kind}".strip()
-        self.attributes["full"] = f"{name} the {kind}" if name else f"the {self.attributes['noun']}"
+        self.kind, self.pronoun, self.name, self.tags = kind, pronoun, name, listed.tags
 
     def get(self, attribute, rng):
         if attribute == "":
@@ -96,19 +80,11 @@ class Character(Referent):
         return self.attributes[attribute]
 
     def introduction(self, rng):
-        """How somebody is mentioned for the first time."""
+        """How the story mentions this character for the first time."""
         noun = self.attributes["noun"]
         if not self.name:
             return f"a {noun}"
-        return rng.choice(
-            [
-                f"a {noun} named {self.name}",
-                f"a {noun} called {self.name}",
-                f"{self.name} the {self.kind}",
-                f"a {noun} whose name was {self.name}",
-                f"{self.name}, a {noun},",
-            ]
-        )
+        return rng.choice(WORDS["introductions"]).format(noun=noun, name=self.name, kind=self.kind)
 
 
 def tidy(text):
@@ -127,8 +103,7 @@ def tidy(text):
 class Story:
     """A story being told: the random source, who and what it is about, and its paragraphs so far.
 
-    `topics` are noun phrases that ask for this story ("a fox who wants to fly"); `facts` are questions with answers;
-    `shape` is the name of its plot.
+    `topics` are noun phrases that ask for this story ("a fox who wants to fly"); `facts` are questions with answers.
     """
 
     def __init__(self, rng, invented_names=INVENTED_NAME):
@@ -138,9 +113,7 @@ class Story:
         self.paragraphs = []
         self.topics = []
         self.facts = []
-        self.sequels = []
         self.title = None
-        self.shape = ""
         self.used = set()
 
     # Choosing ------------------------------------------------------------------------------------------------
@@ -175,7 +148,7 @@ class Story:
     def _refer(self, match):
         name, attribute = match[1], match[2] or ""
         if name[0] == "#":
-            return self._fresh(RULES[name[1:]])
+            return self._fresh(WORDS["rules"][name[1:]])
         value = self.bound[name]
         return value if isinstance(value, str) else value.get(attribute, self.rng)
 
@@ -203,65 +176,48 @@ class Story:
 
     # Casting -------------------------------------------------------------------------------------------------
 
-    def settle(self, region=None, **without):
+    def settle(self, region=None, without=()):
         """Chooses a region with two places, a home and a food."""
-        self.region = region or self.pick([r for r in REGIONS if r not in without.get("without", ())])
+        self.region = region or self.pick([r for r in REGIONS if r not in without])
         data = REGIONS[self.region]
-        first, second, home = self.rng.sample(data["places"], 3)
-        for name, (preposition, noun) in (
-            ("place", first),
-            ("place2", second),
-            ("home", home),
-            ("whole", data["whole"]),
-        ):
-            self.bound[name] = Referent(
-                **{"": noun, "at": f"{preposition} {noun}", "in": f"{preposition} {noun}"}
-            )
+        places = self.rng.sample(data["places"], 3) + [data["whole"]]
+        for name, (preposition, noun) in zip(("place", "place2", "home", "whole"), places):
+            where = f"{preposition} {noun}"
+            self.bound[name] = Referent(**{"": noun, "at": where, "in": where})
         self.bound["food"] = self.pick(data["foods"])
         self.bound["food2"] = self.pick([f for f in data["foods"] if f != self.bound["food"]])
 
     def kinds_here(self, without=()):
-        kinds = [k.replace("_", " ") for k in REGIONS[self.region]["kinds"]]
-        return [k for k in kinds if not set(KINDS[k][3].split()) & set(without)]
+        return [kind for kind in REGIONS[self.region]["kinds"] if not tags(kind) & set(without)]
 
     def invent(self, ends):
         """A name that no list holds: Lonia, Zaltran, Bartholo."""
+        pick, part = self.pick, NAME_PARTS
         if self.chance(0.6):
             syllables = [
-                self.pick(NAME_ONSETS) + self.pick(NAME_NUCLEI) + self.pick(NAME_CODAS)
+                pick(part["onsets"]) + pick(part["nuclei"]) + pick(part["codas"])
                 for _ in range(self.rng.choice([1, 2, 2, 2, 2, 3]))
             ]
-            start = (
-                self.pick(NAME_NUCLEI[:11]) + self.pick(["n", "l", "r", "m", "s", ""])
-                if self.chance(0.2)
-                else ""
-            )
-            return (start + "".join(syllables) + (self.pick(ends) if self.chance(0.3) else "")).capitalize()
-        return (
-            self.pick(NAME_STARTS) + (self.pick(NAME_MIDDLES) if self.chance(0.5) else "") + self.pick(ends)
-        )
+            start = pick(part["first_vowels"]) + pick(part["first_consonants"]) if self.chance(0.2) else ""
+            return (start + "".join(syllables) + (pick(ends) if self.chance(0.3) else "")).capitalize()
+        return pick(part["starts"]) + (pick(part["middles"]) if self.chance(0.5) else "") + pick(ends)
 
     def name_for(self, kind, pronoun):
         if self.chance(self.invented_names):
             return self.invent(NAME_ENDS[pronoun])
-        person = "person" in KINDS.get(kind, ("", "", "", ""))[3]
-        if not person and self.chance(0.55):
-            return self.pick(PET_NAMES)
-        return self.pick(GIRL_NAMES if pronoun == "she" else BOY_NAMES)
+        if "person" not in tags(kind) and self.chance(0.55):
+            return self.pick(NAMES["pet"])
+        return self.pick(NAMES[pronoun])
 
     def invent_kind(self):
         """A kind that no region lists, or a word that does not exist, so that the model learns to carry any word."""
+        pick, part = self.pick, KIND_PARTS
         if self.chance(0.6):
-            return self.pick(ODD_KINDS).replace("_", " ")
-        word = "".join([self.pick(WORD_STARTS), self.pick(WORD_VOWELS), self.pick(WORD_ENDS)])
+            return pick(ODD_KINDS)
+        word = pick(part["starts"]) + pick(part["vowels"]) + pick(part["ends"])
         if self.chance(0.5):
-            word = (
-                self.pick(WORD_STARTS)
-                + self.pick(WORD_VOWELS)
-                + self.pick(["", "n", "p", "r", "l", "m"])
-                + word
-            )
-        return word + self.pick(WORD_TAILS) if self.chance(0.4) else word
+            word = pick(part["starts"]) + pick(part["vowels"]) + pick(part["links"]) + word
+        return word + pick(part["tails"]) if self.chance(0.4) else word
 
     def cast(self, role, kind, named, pronoun=None):
         """Binds a new character to `role`."""
@@ -269,57 +225,47 @@ class Story:
         name = None
         while named and (name is None or any(getattr(c, "name", None) == name for c in self.bound.values())):
             name = self.name_for(kind, pronoun)
-        adjective = self.pick(ADJECTIVES) if self.chance(0.75) else ""
-        tags = KINDS.get(kind, ("", "", "", ""))[3].split()
-        if kind.startswith("old ") or kind.startswith("baby ") or (role != "h" and self.chance(0.5)):
+        self.bound[role] = Character(kind, pronoun, name, self.adjective_for(role, kind))
+
+    def adjective_for(self, role, kind):
+        """An adjective that suits the kind, or none; a hero gets one more often than others."""
+        adjective = self.pick(ADJECTIVES["any"]) if self.chance(0.75) else ""
+        if kind.startswith(("old ", "baby ")) or (role != "h" and self.chance(0.5)):
             adjective = ""
-        if (
-            role != "h"
-            and kind
-            in ("owl", "turtle", "toad", "bear", "badger", "heron", "whale", "elephant", "witch", "wizard")
-            and self.chance(0.6)
-        ):
-            adjective = self.pick(["old", "wise old", "kind old"])
-        elif "big" in tags and adjective in ("tiny", "small"):
-            adjective = self.pick(["big", "great big", "young", ""])
-        elif adjective and role == "h" and self.chance(0.15):
-            adjective = (
-                self.pick(["red", "grey", "brown", "white", "spotted", "fluffy", "round"])
-                if "person" not in tags
-                else adjective
-            )
-        self.bound[role] = Character(kind, pronoun, name, adjective)
-        return self.bound[role]
+        if role != "h" and kind in OLD_KINDS and self.chance(0.6):
+            return self.pick(ADJECTIVES["old"])
+        if "big" in tags(kind) and adjective in ("tiny", "small"):
+            return self.pick(ADJECTIVES["big"])
+        if adjective and role == "h" and self.chance(0.15) and "person" not in tags(kind):
+            return self.pick(ADJECTIVES["looks"])
+        return adjective
 
     def hero(self, without=(), kind=None):
+        """Casts the hero: of `kind`, or of one that lives here and has no tag of `without`, or of an invented one."""
         if kind is None:
             kind = self.invent_kind() if self.chance(INVENTED_KIND) else self.pick(self.kinds_here(without))
-        return self.cast("h", kind, not self.chance(UNNAMED_HERO))
+        self.cast("h", kind, not self.chance(UNNAMED_HERO))
 
-    def other(self, role="f", kinds=None, without=(), named=None):
-        """Casts somebody of another kind than those already cast, mostly of the other gender than the hero."""
+    def other(self, role="f", kinds=None, named=None):
+        """Casts a character of a kind that is not cast yet, mostly of the other gender than the hero."""
         taken = {c.kind for c in self.bound.values() if isinstance(c, Character)}
-        kinds = [k for k in (kinds or self.kinds_here(without)) if k not in taken]
+        kinds = [kind for kind in (kinds or self.kinds_here()) if kind not in taken]
         pronoun = {"she": "he", "he": "she"}.get(self.bound["h"].pronoun) if self.chance(0.8) else None
-        return self.cast(
-            role, self.pick(kinds), not self.chance(UNNAMED_FRIEND) if named is None else named, pronoun
-        )
+        self.cast(role, self.pick(kinds), not self.chance(UNNAMED_FRIEND) if named is None else named, pronoun)
 
-    def treasure(self, role="thing"):
+    def treasure(self):
         """Binds a treasured thing: [thing] "red kite", [thing.noun] "kite", [thing.use], [thing.broke], [thing.end]."""
-        noun = self.pick(SEA_THINGS if self.region == "sea" else list(THINGS))
-        words, use, broke, end = THINGS[noun]
-        options = []
-        for word in words.split():
-            options += COLOURS if word == "colour" else [word]
-        phrase = f"{self.pick(options)} {noun}"
-        self.bound[role] = Referent(**{"": phrase, "noun": noun, "use": use, "broke": broke, "end": end})
-        return self.bound[role]
+        noun = self.pick(SEA_THINGS if self.region == "sea" else list(WORDS["things"]))
+        thing = WORDS["things"][noun]
+        adjectives = []
+        for word in thing["words"].split():
+            adjectives += COLOURS if word == "colour" else [word]
+        self.bound["thing"] = Referent(**{**thing, "": f"{self.pick(adjectives)} {noun}", "noun": noun})
 
     def trait(self):
-        name = self.pick(list(TRAITS))
-        self.bound["trait"], self.bound["traitshow"] = name, TRAITS[name]
-        return name
+        """Binds a trait of the hero: [trait] "shy", [traitshow] how it shows."""
+        name = self.pick(list(WORDS["traits"]))
+        self.bound.update(trait=name, traitshow=WORDS["traits"][name])
 
     # Remembering ---------------------------------------------------------------------------------------------
 
@@ -328,7 +274,3 @@ class Story:
 
     def fact(self, questions, answers):
         self.facts.append((self.line(questions), self.line(answers)))
-
-
-def new_story(seed):
-    return Story(random.Random(seed))

@@ -20,6 +20,13 @@ from plots import tell
 CHUNK = 500
 CONVERSATIONS = 0.38
 TITLED = 0.06
+SMALL_WORDS = "the a an and of to was who for not in".split()
+
+
+def headline(title):
+    """A title with a capital for each word, except small words after the first."""
+    words = title.split()
+    return " ".join(w if i and w in SMALL_WORDS else w[0].upper() + w[1:] for i, w in enumerate(words))
 
 
 def document(seed, index):
@@ -30,19 +37,7 @@ def document(seed, index):
     story = tell(Story(rng))
     text = story.text()
     if rng.random() < TITLED and story.title:
-        words = story.line(story.title).split()
-        text = (
-            " ".join(
-                (
-                    w
-                    if w in ("the", "a", "an", "and", "of", "to", "was", "who", "for", "not", "in") and i
-                    else w[0].upper() + w[1:]
-                )
-                for i, w in enumerate(words)
-            )
-            + "\n\n"
-            + text
-        )
+        text = f"{headline(story.line(story.title))}\n\n{text}"
     return {"text": text}
 
 
@@ -76,9 +71,8 @@ def main():
                 talks += conversation
                 words += line.count(" ")
                 out.write(line + "\n")
-    print(
-        f"{len(seen)} documents ({talks} conversations), about {words / 1e6:.1f} million words, {args.stories - len(seen)} repeats left out"
-    )
+    repeats = args.stories - len(seen)
+    print(f"{len(seen)} documents ({talks} conversations), about {words / 1e6:.1f} million words, {repeats} repeats left out")
 
 
 if __name__ == "__main__":
