@@ -11,7 +11,22 @@ import argparse
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from train import PROMPTS, REQUESTS, Rows, held_out_loss
+from train import Rows, held_out_loss
+
+PROMPTS = [
+    "Once upon a time, there was a little fox",
+    "The old lighthouse",
+    "It was raining, and Mia",
+    "One day, a robot named Zip",
+    "Lily and Ben were best friends.",
+    "A tiny dragon could not breathe fire.",
+]
+REQUESTS = [
+    "Tell me a story about a fox who wants to fly.",
+    "Tell me a bedtime story about a lonely cloud.",
+    "Can you tell me a story about a penguin named Otto and a lost kite?",
+    "What is the capital of France?",
+]
 
 
 def answer(model, tokenizer, ids, temperature, count):

@@ -163,23 +163,6 @@ class Llama(nn.Module):
             logits.float().view(-1, logits.shape[-1]), targets.reshape(-1), ignore_index=-100
         )
 
-    @torch.no_grad()
-    def generate(self, ids, count, temperature, generator=None):
-        """Continues one prompt, recomputing the whole prefix for every token; stops at an EOS id."""
-        ids = list(ids)
-        for _ in range(count):
-            device = self.cos.device
-            logits = self(torch.tensor([ids], device=device))[0, -1].float()
-            if temperature == 0:
-                token = int(logits.argmax())
-            else:
-                token = int(
-                    torch.multinomial(torch.softmax(logits / temperature, -1).cpu(), 1, generator=generator)
-                )
-            if token in self.config["eos_token_id"]:
-                break
-            ids.append(token)
-        return ids
 
 
 def export(model, folder):

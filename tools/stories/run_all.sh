@@ -26,6 +26,6 @@ for part in first second held; do
   "$here/pack.py" "$scratch/$part.jsonl.gz" --tokenizer "$scratch/tokenizer" -o "$scratch/$part.bin"
 done
 common=(--held-out "$scratch/held.bin" --tokenizer "$scratch/tokenizer")
-"$here/train.py" --train "$scratch/first.bin" "${common[@]}" -o "$scratch/stage" "${first[@]}" --samples 0
+"$here/train.py" --train "$scratch/first.bin" "${common[@]}" -o "$scratch/stage" "${first[@]}"
 "$here/train.py" --train "$scratch/second.bin" "${common[@]}" -o "$out/serval-stories" "${second[@]}" \
   --continue-from "$scratch/stage" --peak 1e-3 --warmup 100

@@ -22,22 +22,7 @@ from tokenizers import Tokenizer
 from model import CONFIG, Llama, export
 
 BEGIN = CONFIG["bos_token_id"]
-IGNORED = -100
 TIMED_STEPS = 30  # the speed is measured over these steps, after as many to warm up
-PROMPTS = [
-    "Once upon a time, there was a little fox",
-    "The old lighthouse",
-    "It was raining, and Mia",
-    "One day, a robot named Zip",
-    "Lily and Ben were best friends.",
-    "A tiny dragon could not breathe fire.",
-]
-REQUESTS = [
-    "Tell me a story about a fox who wants to fly.",
-    "Tell me a bedtime story about a lonely cloud.",
-    "Can you tell me a story about a penguin named Otto and a lost kite?",
-    "What is the capital of France?",
-]
 
 
 class Rows:
@@ -92,29 +77,6 @@ def learning_rate(step, steps, peak, warmup):
     return peak * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * min(1.0, progress))))
 
 
-def samples(model, tokenizer, count):
-    """Continuations of the first `count` fixed prompts, half of them requests, as (prompt, temperature, text)."""
-    chat = "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\n{}<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"
-    generator = torch.Generator().manual_seed(1)
-    result = []
-    texts = [(r, chat.format(r)) for r in REQUESTS[: count // 2]] + [
-        (p, "<|begin_of_text|>" + p) for p in PROMPTS[: count - count // 2]
-    ]
-    for prompt, text in texts:
-        for temperature in (0.0, 0.8):
-            ids = tokenizer.encode(text, add_special_tokens=False).ids
-            out = model.generate(ids, 320, temperature, generator)
-            result.append(
-                (
-                    prompt,
-                    temperature,
-                    tokenizer.decode(out[len(ids) :], skip_special_tokens=False),
-                    len(out) - len(ids),
-                )
-            )
-    return result
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--train", required=True)
@@ -130,7 +92,6 @@ def main():
     parser.add_argument("--continue-from", help="directory whose model.safetensors to start from")
     parser.add_argument("--save-every", type=float, default=100, help="seconds")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--samples", type=int, default=4, help="prompts to sample from at the end")
     parser.add_argument("--no-compile", action="store_true")
     args = parser.parse_args()
     if (args.minutes is None) == (args.steps is None):
@@ -221,9 +182,6 @@ def main():
         shutil.copy(os.path.join(args.tokenizer, name), args.output)
     export(model, args.output)
 
-    final = Llama().to(device)
-    final.load_state_dict({k: v.to(torch.bfloat16).float() for k, v in model.state_dict().items()})
-    told = samples(final.eval(), tokenizer, args.samples)
     with open(os.path.join(args.output, "training.json"), "w") as out:
         json.dump(
             {
@@ -234,13 +192,10 @@ def main():
                 "length": args.length,
                 "seed": args.seed,
                 "log": log,
-                "samples": [{"prompt": p, "temperature": t, "text": x, "tokens": n} for p, t, x, n in told],
             },
             out,
             indent=1,
         )
-    for prompt, temperature, text, count in told:
-        print(f"--- {temperature} | {prompt} | {count} tokens\n{text}\n")
     print(
         f"{step} steps, {step * args.rows * args.length / 1e6:.0f} million tokens, {time.time() - began:.0f} s; held-out {log[-1]['held_out'] if log else None} nats a token"
     )
