@@ -95,8 +95,8 @@ std::string reason_of(std::string_view message) {
 // Builds the tree as nlohmann::json::parse would, and refuses duplicate keys and whatever exceeds the limits.
 class TreeBuilder {
  public:
-  TreeBuilder(const std::string& name, Source& source, const TakeJsonElement& take)
-      : name_(name), source_(source), take_(take) {}
+  TreeBuilder(const std::string& name, Source& source, const TakeJsonElement& take, int most_depth)
+      : name_(name), source_(source), take_(take), most_depth_(static_cast<std::size_t>(most_depth)) {}
 
   json take() { return std::move(root_); }
 
@@ -194,7 +194,7 @@ class TreeBuilder {
   }
 
   void open(json value) {
-    if (open_.size() == kMaxJsonDepth) fail_here(fmt::format("nested deeper than {}", kMaxJsonDepth));
+    if (open_.size() == most_depth_) fail_here(fmt::format("nested deeper than {}", most_depth_));
     open_.push_back(place(std::move(value)));
     source_.mark();
   }
@@ -207,6 +207,7 @@ class TreeBuilder {
   const std::string& name_;
   Source& source_;
   const TakeJsonElement& take_;  // may be empty
+  const std::size_t most_depth_;
   json root_;
   json* member_ = nullptr;         // destination of the last key's value
   std::vector<json*> open_;        // from the root to the innermost open array or object
@@ -224,15 +225,24 @@ std::string in_quotes(std::string_view text) {
   return shown.dump(-1, ' ', /*ensure_ascii=*/true, json::error_handler_t::replace) + (cut ? "…" : "");
 }
 
-json parse_json_text(std::string_view text, const std::string& name) {
-  return parse_json_elements(one_piece(text), name, {});
+namespace {
+
+json parse_tree(const TextPieces& text, const std::string& name, const TakeJsonElement& take,
+                int most_depth) {
+  Source source(text, name);
+  TreeBuilder builder(name, source, take, most_depth);
+  json::sax_parse(SourceIterator(&source), SourceIterator(), &builder);
+  return builder.take();
+}
+
+}  // namespace
+
+json parse_json_text(std::string_view text, const std::string& name, int most_depth) {
+  return parse_tree(one_piece(text), name, {}, most_depth);
 }
 
 json parse_json_elements(const TextPieces& text, const std::string& name, const TakeJsonElement& take) {
-  Source source(text, name);
-  TreeBuilder builder(name, source, take);
-  json::sax_parse(SourceIterator(&source), SourceIterator(), &builder);
-  return builder.take();
+  return parse_tree(text, name, take, kMaxJsonDepth);
 }
 
 json parse_json_file(const std::filesystem::path& path, std::size_t size_limit) {

@@ -24,8 +24,9 @@ inline constexpr std::size_t kMaxJsonTextBytes = std::size_t{1} << 27;  // texts
 // Limit from one value to the next, where the text comes in pieces.
 inline constexpr std::size_t kMaxJsonValueBytes = std::size_t{1} << 24;
 
-// `name`: how messages call the text, usually a file's path.
-nlohmann::json parse_json_text(std::string_view text, const std::string& name);
+// `name` is what messages call the text, usually a file's path.
+nlohmann::json parse_json_text(std::string_view text, const std::string& name,
+                               int most_depth = kMaxJsonDepth);
 
 // Takes an element of an array that is a member of an object, or returns false. `keys`: path from the root to
 // the array, through objects only.

@@ -11,6 +11,7 @@
 
 #include "engine/cli/output/progress.h"
 #include "vm/base/error.h"
+#include "vm/base/printable.h"
 #include "vm/base/signals_blocked.h"
 
 namespace serval::cli {
@@ -25,23 +26,16 @@ class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
   void sink_it_(const spdlog::details::log_msg& message) override {
     spdlog::memory_buf_t line;
     formatter_->format(message, line);
+    std::string_view text(line.data(), line.size());
+    if (text.ends_with('\n')) text.remove_suffix(1);
+    const std::string shown = printable(text) + '\n';
     erase_progress();
-    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, shown.data(), shown.size());
   }
   void flush_() override {}
 };
 
-std::string escape_controls(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    const bool control = byte < 0x20 || byte == 0x7f;
-    out += control ? fmt::format("\\x{:02x}", byte) : std::string(1, c);
-  }
-  return out;
-}
-
-// Removes the middle of a long word: paths and names can have any length.
+// Without its middle if it is long: paths and names are as long as a person or a file makes them.
 std::string shortened(std::string_view word) {
   constexpr size_t kMostBytes = 200, kEnd = kMostBytes / 2;
   if (word.size() <= kMostBytes) return std::string(word);
@@ -87,7 +81,7 @@ void log_warning(const std::string& line) {
   spdlog::warn("warning: {}", line);
 }
 void log_error(const std::string& line) {
-  spdlog::error("error: {}", escape_controls(shorten_words(line)));
+  spdlog::error("error: {}", shorten_words(line));
 }
 
 struct RequestLog::Impl {
@@ -117,7 +111,7 @@ RequestLog::RequestLog(const std::string& file) : impl_(std::make_unique<Impl>()
 RequestLog::~RequestLog() = default;
 
 void RequestLog::write(const std::string& line) {
-  impl_->logger->info("{}", line);
+  impl_->logger->info("{}", printable(line));
 }
 
 }  // namespace serval::cli

@@ -1,4 +1,5 @@
-// Log lines for people, on stderr. Thread-safe.
+// Lines for a person, on stderr. Thread-safe. Each stays one line: control characters, and others that would
+// break or reorder it, are written as escapes (vm/base/printable.h).
 #pragma once
 
 #include <memory>
@@ -13,7 +14,7 @@ void set_log_level(const std::string& level);
 void log_debug(const std::string& line);
 void log_info(const std::string& line);
 void log_warning(const std::string& line);
-// The line that explains a failing exit code. Control characters are escaped, so that it remains one line.
+// The line that explains a failing exit code.
 void log_error(const std::string& line);
 
 // Machine-readable lines with timestamps, written by a separate thread. Lines that cannot be written in time,
