@@ -25,9 +25,33 @@ ExpressionPointer ExpressionParser::expression() {
   return nested();
 }
 
-ExpressionPointer ExpressionParser::operand() {
+// A comma may end it.
+template <typename Parse>
+ExpressionPointer ExpressionParser::several(Parse parse) {
   operations_ = 0;
-  return disjunction();
+  const int line = tokens_.line();
+  ExpressionPointer first = parse();
+  if (!tokens_.sees_sign(",")) return first;
+  Expressions elements;
+  elements.push_back(std::move(first));
+  const auto ends = [this] {
+    return tokens_.sees(Token::Kind::kBlockEnd) || tokens_.sees(Token::Kind::kVariableEnd) ||
+           tokens_.sees_name("if");
+  };
+  while (tokens_.take_sign(",")) {
+    if (ends()) break;
+    count_operation();
+    elements.push_back(parse());
+  }
+  return std::make_unique<ListLiteral>(line, std::move(elements), /*tuple=*/true);
+}
+
+ExpressionPointer ExpressionParser::tuple() {
+  return several([this] { return nested(); });
+}
+
+ExpressionPointer ExpressionParser::tuple_of_operands() {
+  return several([this] { return disjunction(); });
 }
 
 ExpressionPointer ExpressionParser::nested() {
@@ -199,7 +223,13 @@ ExpressionPointer ExpressionParser::number() {
   std::int64_t whole = 0;
   double real = 0;
   const bool is_whole = token.kind == Token::Kind::kInteger;
-  const auto result = is_whole ? std::from_chars(begin, end, whole) : std::from_chars(begin, end, real);
+  constexpr int kDecimal = 10;
+  int base = kDecimal;
+  for (const auto& [letter, its_base] : {std::pair('x', 16), {'o', 8}, {'b', 2}}) {
+    if (token.text.size() > 2 && token.text[1] == letter) base = its_base;
+  }
+  if (base != kDecimal) begin += 2;
+  const auto result = is_whole ? std::from_chars(begin, end, whole, base) : std::from_chars(begin, end, real);
   if (result.ec != std::errc() || result.ptr != end) tokens_.fail("a number out of range");
   tokens_.take();
   return std::make_unique<Constant>(token.line, is_whole ? Value(whole) : Value(real));

@@ -15,12 +15,16 @@ class ExpressionParser {
 
   // One expression; a new one may have as many operations again.
   ExpressionPointer expression();
+  // The same, or several with commas between, which are a tuple.
+  ExpressionPointer tuple();
   // Without `if`, which in {% for %} is something else.
-  ExpressionPointer operand();
+  ExpressionPointer tuple_of_operands();
   // (a, b=c)
   ArgumentList arguments();
 
  private:
+  template <typename Parse>
+  ExpressionPointer several(Parse parse);
   ExpressionPointer nested();
   ExpressionPointer conditional();
   ExpressionPointer disjunction();

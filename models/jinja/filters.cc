@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "models/jinja/arguments.h"
+#include "models/jinja/formatting.h"
 #include "models/jinja/json.h"
 #include "models/jinja/letters.h"
 #include "models/jinja/methods.h"
@@ -167,10 +168,15 @@ std::optional<double> number_of(const Value& value) {
   return whole ? std::optional(out) : std::nullopt;
 }
 
+void require_number(Evaluation& evaluation, const Value& input) {
+  if (input.is_undefined()) evaluation.fail(fmt::format("{} is undefined", input.undefined().what));
+}
+
 Value to_integer(Evaluation& evaluation, const Value& input, ArgumentReader& arguments) {
   const Value otherwise = arguments.take("default", Value(std::int64_t{0}));
   constexpr std::int64_t kDecimal = 10;
   if (arguments.take_integer("base", kDecimal) != kDecimal) evaluation.fail("int: only base 10 is supported");
+  require_number(evaluation, input);
   if (input.is_integer() || input.is_boolean()) return input.whole();
   if (input.is_text()) {
     const Text text = input.text().stripped(Text::Ends::kBoth);
@@ -187,7 +193,8 @@ Value to_integer(Evaluation& evaluation, const Value& input, ArgumentReader& arg
   return static_cast<std::int64_t>(*number);
 }
 
-Value to_float(Evaluation&, const Value& input, ArgumentReader& arguments) {
+Value to_float(Evaluation& evaluation, const Value& input, ArgumentReader& arguments) {
+  require_number(evaluation, input);
   const Value otherwise = arguments.take("default", Value(0.0));
   const auto number = number_of(input);
   return number ? Value(*number) : otherwise;
@@ -217,13 +224,8 @@ Value key_of(Evaluation& evaluation, const Value& element, const Value& path, bo
   return key.is_text() && !case_sensitive ? Value(lower(evaluation, key.text())) : key;
 }
 
-Value sort(Evaluation& evaluation, const Value& input, ArgumentReader& arguments) {
-  const bool reversed = arguments.take_flag("reverse", false);
-  const bool case_sensitive = arguments.take_flag("case_sensitive", false);
-  const Value path = arguments.take("attribute", Value());
-  std::vector<std::pair<Value, Value>> keyed;
-  for (const Value& element : elements_of(evaluation, input))
-    keyed.emplace_back(key_of(evaluation, element, path, case_sensitive), element);
+// Elements by their keys.
+Value sorted(Evaluation& evaluation, std::vector<std::pair<Value, Value>> keyed, bool reversed) {
   std::stable_sort(keyed.begin(), keyed.end(), [&](const auto& a, const auto& b) {
     evaluation.charge(std::min(a.first.weight(), b.first.weight()));
     const auto below = reversed ? less(b.first, a.first) : less(a.first, b.first);
@@ -233,6 +235,16 @@ Value sort(Evaluation& evaluation, const Value& input, ArgumentReader& arguments
   List out;
   for (auto& [key, element] : keyed) out.push_back(std::move(element));
   return evaluation.checked_list(std::move(out));
+}
+
+Value sort(Evaluation& evaluation, const Value& input, ArgumentReader& arguments) {
+  const bool reversed = arguments.take_flag("reverse", false);
+  const bool case_sensitive = arguments.take_flag("case_sensitive", false);
+  const Value path = arguments.take("attribute", Value());
+  std::vector<std::pair<Value, Value>> keyed;
+  for (const Value& element : elements_of(evaluation, input))
+    keyed.emplace_back(key_of(evaluation, element, path, case_sensitive), element);
+  return sorted(evaluation, std::move(keyed), reversed);
 }
 
 Value unique(Evaluation& evaluation, const Value& input, ArgumentReader& arguments) {
@@ -248,6 +260,73 @@ Value unique(Evaluation& evaluation, const Value& input, ArgumentReader& argumen
     out.push_back(element);
   }
   return Value::generator(std::move(out));
+}
+
+Value sum(Evaluation& evaluation, const Value& input, ArgumentReader& arguments) {
+  const Value path = arguments.take("attribute", Value());
+  Value total = arguments.take("start", Value(std::int64_t{0}));
+  if (total.is_text()) evaluation.fail("sum: a str is joined, not added");
+  for (const Value& element : elements_of(evaluation, input))
+    total = binary(evaluation, "+", total, path.is_none() ? element : path_of(evaluation, element, path));
+  return total;
+}
+
+// The least or the greatest; of equals the first.
+template <bool greatest>
+Value extreme(Evaluation& evaluation, const Value& input, ArgumentReader& arguments) {
+  const bool case_sensitive = arguments.take_flag("case_sensitive", false);
+  const Value path = arguments.take("attribute", Value());
+  std::optional<std::pair<Value, Value>> best;
+  for (const Value& element : elements_of(evaluation, input)) {
+    Value key = key_of(evaluation, element, path, case_sensitive);
+    if (best) evaluation.charge(std::min(key.weight(), best->first.weight()));
+    const auto better = !best      ? std::optional(true)
+                        : greatest ? less(best->first, key)
+                                   : less(key, best->first);
+    if (!better) evaluation.fail("min, max: elements of different types");
+    if (*better) best.emplace(std::move(key), element);
+  }
+  return best ? best->second : Value(Undefined{"the least or greatest of nothing"});
+}
+
+// To the nearest, of two the even one, as Python's round(); or up or down.
+Value rounded(Evaluation& evaluation, const Value& input, ArgumentReader& arguments) {
+  constexpr std::int64_t kMostPrecision = 100;
+  const std::int64_t precision = arguments.take_integer("precision", 0);
+  const std::string method =
+      arguments.text("method", arguments.take("method", Value(Text("common")))).bytes();
+  if (!input.is_number()) evaluation.fail(fmt::format("round: a {} is no number", type_name(input)));
+  if (precision < 0 || precision > kMostPrecision)
+    evaluation.fail(fmt::format("round: a precision of {}; limit: 0 to {}", precision, kMostPrecision));
+  if (method == "common") {
+    if (!input.is_float()) return input.whole();
+    if (!std::isfinite(input.real())) return input.real();
+    return std::strtod(fmt::format("{:.{}f}", input.real(), precision).c_str(), nullptr);
+  }
+  if (method != "ceil" && method != "floor") evaluation.fail("round: expected common, ceil or floor");
+  const double scale = std::pow(10.0, static_cast<double>(precision));
+  const double scaled = input.real() * scale;
+  return (method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / scale;
+}
+
+Value dictsort(Evaluation& evaluation, const Value& input, ArgumentReader& arguments) {
+  const bool case_sensitive = arguments.take_flag("case_sensitive", false);
+  const std::string by = arguments.text("by", arguments.take("by", Value(Text("key")))).bytes();
+  const bool reversed = arguments.take_flag("reverse", false);
+  if (!input.is_dict()) evaluation.fail(fmt::format("dictsort: a {} is no dict", type_name(input)));
+  if (by != "key" && by != "value") evaluation.fail("dictsort: by is key or value");
+  std::vector<std::pair<Value, Value>> keyed;
+  for (const auto& [key, value] : input.entries())
+    keyed.emplace_back(key_of(evaluation, by == "key" ? key : value, Value(), case_sensitive),
+                       Value::tuple({key, value}));
+  return sorted(evaluation, std::move(keyed), reversed);
+}
+
+Value center(Evaluation& evaluation, const Value& input, ArgumentReader& arguments) {
+  constexpr std::int64_t kWidth = 80;
+  const Value width = arguments.take("width", Value(kWidth));
+  const Value method = *find_method(Value(text_of(evaluation, input)), "center");
+  return method.function()(evaluation, {.positional = {width}, .named = {}});
 }
 
 Value absolute(Evaluation& evaluation, const Value& input, ArgumentReader&) {
@@ -288,7 +367,13 @@ constexpr BuiltIn kFilters[] = {
     {"capitalize", [](Evaluation& e, const Value& input,
                       ArgumentReader&) { return Value(capitalized(e, text_of(e, input))); }},
     {"title", [](Evaluation& e, const Value& input,
-                 ArgumentReader&) { return Value(title(e, text_of(e, input), " \t\n\r\f\v-({[<")); }},
+                 ArgumentReader&) { return Value(title_of_words(e, text_of(e, input))); }},
+    {"sum", sum},
+    {"min", extreme<false>},
+    {"max", extreme<true>},
+    {"round", rounded},
+    {"dictsort", dictsort},
+    {"center", center},
 };
 
 // The arguments after the first `count`.
@@ -345,7 +430,18 @@ Value select(Evaluation& evaluation, const Value& input, const Arguments& given)
   return Value::generator(std::move(out));
 }
 
+// text % arguments.
+Value format(Evaluation& evaluation, const Value& input, const Arguments& given) {
+  if (!given.named.empty() && !given.positional.empty())
+    evaluation.fail("format: values by position or by name, not both");
+  Entries named;
+  for (const auto& [name, value] : given.named) named.emplace_back(Text(name), value);
+  const Value values = named.empty() ? Value::tuple(given.positional) : Value::dict(std::move(named));
+  return percent_formatted(evaluation, text_of(evaluation, input), values);
+}
+
 constexpr Forwarding kForwarding[] = {{"map", map},
+                                      {"format", format},
                                       {"select", select<false, true>},
                                       {"reject", select<false, false>},
                                       {"selectattr", select<true, true>},

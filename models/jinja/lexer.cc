@@ -212,8 +212,32 @@ class Lexer {
     open_.pop_back();
   }
 
+  // 0x1F, 0o17 or 0b11, in small letters.
+  bool take_coded_integer() {
+    if (!sees("0") || at_ + 2 >= source_.size()) return false;
+    const auto small = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
+    const char letter = small(next());
+    const std::string_view all = letter == 'x'   ? "0123456789abcdef"
+                                 : letter == 'o' ? "01234567"
+                                 : letter == 'b' ? "01"
+                                                 : "";
+    const auto is_its = [&](std::size_t at) {
+      return at < source_.size() && all.find(small(source_[at])) != std::string_view::npos;
+    };
+    std::size_t at = at_ + 2;
+    if (!is_its(at) && !(source_[at] == '_' && is_its(at + 1))) return false;
+    std::string digits = {'0', letter};
+    for (; is_its(at) || (at < source_.size() && source_[at] == '_' && is_its(at + 1)); ++at) {
+      if (source_[at] != '_') digits += small(source_[at]);
+    }
+    at_ = at;
+    add(Token::Kind::kInteger, std::move(digits));
+    return true;
+  }
+
   // Digits may be set apart by single '_'.
   void take_number() {
+    if (take_coded_integer()) return;
     std::string digits;
     bool real = false;
     const auto take_digits = [&] {
@@ -238,6 +262,8 @@ class Lexer {
         take_digits();
       }
     }
+    if (!real && digits.size() > 1 && digits.front() == '0' && digits.find_first_not_of('0') != digits.npos)
+      fail("an integer that begins with 0");
     add(real ? Token::Kind::kFloat : Token::Kind::kInteger, std::move(digits));
   }
 

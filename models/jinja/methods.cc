@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "models/jinja/arguments.h"
+#include "models/jinja/formatting.h"
 #include "models/jinja/letters.h"
 #include "models/jinja/operators.h"
 #include "models/tokenizer/unicode.h"
@@ -143,6 +144,50 @@ Value count(Evaluation& evaluation, const Value& self, ArgumentReader& arguments
   return static_cast<std::int64_t>(parts_of(self.text(), what, -1).size()) - 1;
 }
 
+// As long as asked, with the fill character at the ends.
+template <char alignment>
+Value justify(Evaluation& evaluation, const Value& self, ArgumentReader& arguments) {
+  const std::int64_t width = arguments.take_integer("width", 0);
+  const Text fill = arguments.text("fillchar", arguments.take("fillchar", Value(Text(" "))));
+  if (fill.characters() != 1) evaluation.fail("the fill character is one");
+  const Text& text = self.text();
+  if (alignment != '^') return padded(evaluation, text, width, fill, alignment);
+  // Python puts the odd one before a text of odd width.
+  const std::int64_t missing = width - static_cast<std::int64_t>(text.characters());
+  const std::int64_t before = missing <= 0 ? 0 : missing / 2 + (missing & width & 1);
+  const Text left =
+      padded(evaluation, text, static_cast<std::int64_t>(text.characters()) + before, fill, '>');
+  return padded(evaluation, left, width, fill, '<');
+}
+
+Value zfill(Evaluation& evaluation, const Value& self, ArgumentReader& arguments) {
+  const Text& text = self.text();
+  const bool is_signed = text.bytes().starts_with('-') || text.bytes().starts_with('+');
+  const std::size_t sign = is_signed ? 1 : 0;
+  const std::int64_t width = arguments.take_integer("width", 0) - static_cast<std::int64_t>(sign);
+  return text.slice(0, sign) + padded(evaluation, text.slice(sign, text.size()), width, Text("0"), '>');
+}
+
+// Before the separator, it, and after it.
+template <bool from_right>
+Value partition(Evaluation& evaluation, const Value& self, ArgumentReader& arguments) {
+  const Text& text = self.text();
+  const Text separator = arguments.take_text("sep");
+  if (separator.empty()) evaluation.fail("partition: the separator is empty");
+  evaluation.charge(text.size());
+  const std::size_t at =
+      from_right ? text.bytes().rfind(separator.bytes()) : text.bytes().find(separator.bytes());
+  if (at == std::string::npos)
+    return from_right ? Value::tuple({Text(), Text(), text}) : Value::tuple({text, Text(), Text()});
+  return Value::tuple({text.slice(0, at), separator, text.slice(at + separator.size(), text.size())});
+}
+
+template <bool (*holds)(std::string_view)>
+Value asks(Evaluation& evaluation, const Value& self, ArgumentReader&) {
+  evaluation.charge(self.text().size() * sizeof(std::uint32_t));
+  return holds(self.text().bytes());
+}
+
 constexpr Method kTextMethods[] = {
     {"strip", strip<Text::Ends::kBoth>},
     {"lstrip", strip<Text::Ends::kLeft>},
@@ -163,6 +208,24 @@ constexpr Method kTextMethods[] = {
     {"find", find<false>},
     {"rfind", find<true>},
     {"count", count},
+    {"partition", partition<false>},
+    {"rpartition", partition<true>},
+    {"center", justify<'^'>},
+    {"ljust", justify<'<'>},
+    {"rjust", justify<'>'>},
+    {"zfill", zfill},
+    {"isalpha", asks<is_alpha>},
+    {"isalnum", asks<is_alnum>},
+    {"isascii", asks<is_ascii>},
+    {"isdecimal", asks<is_decimal>},
+    {"isdigit", asks<is_digit>},
+    {"isnumeric", asks<is_numeric>},
+    {"isspace", asks<is_space>},
+    {"isupper", asks<is_upper>},
+    {"islower", asks<is_lower>},
+    {"istitle", asks<is_title>},
+    {"swapcase", [](Evaluation& e, const Value& self,
+                    ArgumentReader&) { return Value(with_case_swapped(e, self.text())); }},
     {"upper", [](Evaluation& e, const Value& self, ArgumentReader&) { return Value(upper(e, self.text())); }},
     {"lower", [](Evaluation& e, const Value& self, ArgumentReader&) { return Value(lower(e, self.text())); }},
     {"title", [](Evaluation& e, const Value& self, ArgumentReader&) { return Value(title(e, self.text())); }},
@@ -216,6 +279,11 @@ std::optional<Value> bound(const Method (&methods)[size], const Value& self, std
 }  // namespace
 
 std::optional<Value> find_method(const Value& object, std::string_view name) {
+  if (object.is_text() && name == "format") {  // its arguments are what the text says
+    return Value::function("format", [object](Evaluation& evaluation, const Arguments& given) {
+      return Value(brace_formatted(evaluation, object.text(), given));
+    });
+  }
   if (object.is_text()) return bound(kTextMethods, object, name);
   if (object.is_dict()) return bound(kDictMethods, object, name);
   return std::nullopt;

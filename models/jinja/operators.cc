@@ -4,6 +4,7 @@
 #include <cmath>
 #include <fmt/format.h>
 
+#include "models/jinja/formatting.h"
 #include "models/jinja/methods.h"
 #include "vm/base/json_file.h"
 
@@ -173,6 +174,7 @@ Value binary(Evaluation& evaluation, std::string_view sign, const Value& a, cons
     if (a.is_float() || b.is_float()) return real_arithmetic(evaluation, sign, a.real(), b.real());
     return integer_arithmetic(evaluation, sign, a.whole(), b.whole());
   }
+  if (sign == "%" && a.is_text()) return percent_formatted(evaluation, a.text(), b);
   const bool same = (a.is_text() && b.is_text()) ||
                     (a.is_list() && b.is_list() && a.kind() == b.kind() && !a.is_generator());
   if (sign == "+" && same) return joined(evaluation, a, b);

@@ -33,7 +33,7 @@ class Parser {
         out.push_back(std::make_unique<Data>(tokens_.take().text));
       } else if (tokens_.sees(Token::Kind::kVariableBegin)) {
         tokens_.take();
-        out.push_back(std::make_unique<Output>(expressions_.expression()));
+        out.push_back(std::make_unique<Output>(expressions_.tuple()));
         tokens_.expect(Token::Kind::kVariableEnd);
       } else if (is_end(ends)) {
         break;
@@ -93,7 +93,7 @@ class Parser {
     for (std::string name = "if"; name != "endif"; name = tokens_.peek(1).text) {
       if (!branches.empty()) tokens_.take();  // its {%
       tokens_.take();
-      ExpressionPointer condition = name == "else" ? nullptr : expressions_.expression();
+      ExpressionPointer condition = name == "else" ? nullptr : expressions_.tuple();
       end_block();
       Body then = name == "else" ? body({"endif"}) : body({"elif", "else", "endif"});
       branches.push_back({std::move(condition), std::move(then)});
@@ -107,7 +107,7 @@ class Parser {
     tokens_.take();
     Target target = take_target(/*may_be_attribute=*/false);
     tokens_.expect_name("in");
-    ExpressionPointer elements = expressions_.operand();
+    ExpressionPointer elements = expressions_.tuple_of_operands();
     ExpressionPointer condition = tokens_.take_name("if") ? expressions_.expression() : nullptr;
     if (tokens_.sees_name("recursive")) tokens_.fail("a recursive for is not supported");
     end_block();
@@ -142,7 +142,7 @@ class Parser {
     tokens_.take();
     Target target = take_target(/*may_be_attribute=*/true);
     if (tokens_.take_sign("=")) {
-      auto out = std::make_unique<Set>(line, std::move(target), expressions_.expression());
+      auto out = std::make_unique<Set>(line, std::move(target), expressions_.tuple());
       end_block();
       return out;
     }

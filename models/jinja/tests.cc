@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "models/jinja/arguments.h"
+#include "models/jinja/letters.h"
 #include "models/jinja/operators.h"
 #include "vm/base/json_file.h"
 
@@ -33,6 +34,8 @@ constexpr Kind kKinds[] = {
     {"iterable",
      [](const Value& v) { return v.is_text() || v.is_dict() || v.is_list() || v.is_undefined(); }},
     {"callable", [](const Value& v) { return v.is_callable(); }},
+    {"upper", [](const Value& v) { return is_upper(to_text(v).bytes()); }},
+    {"lower", [](const Value& v) { return is_lower(to_text(v).bytes()); }},
 };
 
 // Names of comparisons, and their signs.
@@ -59,6 +62,7 @@ bool apply_test(Evaluation& evaluation, std::string_view name, const Value& inpu
   for (const Kind& kind : kKinds) {
     if (kind.name != name) continue;
     reader.finish();
+    evaluation.charge(input.weight());
     return kind.holds(input);
   }
   for (const auto& [test, sign] : kComparisons) {

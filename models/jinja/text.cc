@@ -24,6 +24,11 @@ void Text::append(const Text& more) {
   origins_ += more.origins_;
 }
 
+void Text::append(std::string_view bytes, Origin origin) {
+  bytes_ += bytes;
+  origins_.append(bytes.size(), static_cast<char>(origin));
+}
+
 Text operator+(Text a, const Text& b) {
   a.append(b);
   return a;

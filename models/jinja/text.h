@@ -24,15 +24,8 @@ class Text {
   Origin origin(std::size_t byte) const { return static_cast<Origin>(origins_[byte]); }
 
   void append(const Text& more);
+  void append(std::string_view bytes, Origin origin);
   Text slice(std::size_t begin, std::size_t end) const;
-
-  // Each byte replaced by what `change` makes of it; origins stay.
-  template <typename Change>
-  Text changed(Change change) const {
-    Text out = *this;
-    for (char& c : out.bytes_) c = change(c);
-    return out;
-  }
 
   std::size_t characters() const;
   // Where each character begins, and the size at last.

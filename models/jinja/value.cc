@@ -250,11 +250,12 @@ std::string float_text(double value) {
 }
 
 Text to_text(const Value& value) {
+  if (value.is_undefined()) return Text();
   return value.is_text() ? value.text() : to_repr(value);
 }
 
 Text to_repr(const Value& value) {
-  if (value.is_undefined()) return Text();
+  if (value.is_undefined()) return Text("Undefined");
   if (value.is_none()) return Text("None");
   if (value.is_boolean()) return Text(value.boolean() ? "True" : "False");
   if (value.is_integer()) return Text(std::to_string(value.whole()));

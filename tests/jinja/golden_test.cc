@@ -75,5 +75,32 @@ TEST(JinjaGolden, WritesWhatTransformersWrites) {
   }
 }
 
+// tools/expression_goldens.py made the cases.
+TEST(JinjaGolden, WritesWhatJinjaWritesForExpressions) {
+  const ordered_json data = ordered_json::parse(read_text_file(folder() / "expressions.json", kMaxFileBytes));
+  const Value variables = from_json(data["variables"], Origin::kData);
+  std::size_t same = 0, refused = 0;
+  for (const ordered_json& one : data["cases"]) {
+    const auto source = one["template"].get<std::string>();
+    ordered_json out;
+    std::string why;
+    try {
+      out = Template(source, "here").render(variables).bytes();
+    } catch (const Error& error) {
+      why = error.what();
+    }
+    if (!why.empty() && !one["writes"].is_null()) {
+      EXPECT_NE(why.find("not supported"), std::string::npos)
+          << source << " writes " << one["writes"] << ", not " << why;
+      ++refused;
+      continue;
+    }
+    EXPECT_EQ(out, one["writes"]) << source;
+    ++same;
+  }
+  EXPECT_GT(same, 2000u);
+  EXPECT_LT(refused, 60u) << "what docs/chat_templates.md says is not there";
+}
+
 }  // namespace
 }  // namespace serval::jinja

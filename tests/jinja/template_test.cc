@@ -54,6 +54,30 @@ TEST(Jinja, VariablesOfALoopEndWithIt) {
   EXPECT_EQ(rendered("{% if true %}{% set x = 2 %}{% endif %}{{ x }}"), "2");
 }
 
+TEST(Jinja, ACommaMakesATuple) {
+  EXPECT_EQ(rendered("{% set a, b = 1, 'x' %}{{ a }}{{ b }}"), "1x");
+  EXPECT_EQ(rendered("{% set a, b = [1, 2] %}{{ b, a }}"), "(2, 1)");
+  EXPECT_EQ(rendered("{% set a = 1, %}{{ a }}"), "(1,)");
+  EXPECT_EQ(rendered("{% for a, b in (1, 2), (3, 4) if a > 1 %}{{ a }}{{ b }}{% endfor %}"), "34");
+}
+
+TEST(Jinja, PutsValuesIntoTexts) {
+  EXPECT_EQ(rendered("{{ '%s is %05.1f%%' % ('x', 2.25) }}"), "x is 002.2%");
+  EXPECT_EQ(rendered("{{ '%(a)-4d|%(b)s' % {'a': 7, 'b': [1]} }}"), "7   |[1]");
+  EXPECT_EQ(rendered("{{ '{} {1}'.format(1) if false else '{:>6}|{:,}'.format('ab', 1234567) }}"),
+            "    ab|1,234,567");
+  EXPECT_EQ(rendered("{{ '{a.x}{b[0]}{c!r}'.format(a={'x': 1}, b=[2], c='d') }}"), "12'd'");
+  EXPECT_EQ(rendered("{{ 0x1F }} {{ 0b11 }} {{ 0o17 }} {{ 1_000 }}"), "31 3 15 1000");
+}
+
+TEST(Jinja, ChangesTheCaseOfAllLetters) {
+  EXPECT_EQ(rendered("{{ 'straße éÀ' | upper }}"), "STRASSE ÉÀ");
+  EXPECT_EQ(rendered("{{ 'ΑΣ ΣΑ' | lower }}"), "ας σα");
+  EXPECT_EQ(rendered("{{ 'ǆ ü-x' | title }}|{{ 'ǆ'.title() }}|{{ 'éa Éb'.capitalize() }}"), "Ǆ Ü-X|ǅ|Éa éb");
+  EXPECT_EQ(rendered("{{ 'É' is upper }}{{ 'é' is upper }}{{ '12'.isdigit() }}{{ ''.isdigit() }}"),
+            "TrueFalseTrueFalse");
+}
+
 TEST(Jinja, LoopsKnowWhereTheyAre) {
   EXPECT_EQ(rendered("{% for c in 'abc' %}{{ loop.index }}{{ loop.revindex0 }}{{ loop.first }}{{ loop.last "
                      "}} {% endfor %}"),
@@ -143,7 +167,14 @@ TEST(Jinja, NamesTheLineOfAnError) {
       {"{{ 5() }}", "a int cannot be called"},
       {"{{ 'a'.strip('b', 2) }}", "strip: unknown or too many arguments"},
       {"{{ 'a'.replace('b') }}", "replace needs the argument new"},
-      {"{{ 'ä' | upper }}", "other letters than a to z"},
+      {"{{ '%d' % 'a' }}", "%d: a number is needed, not a str"},
+      {"{{ '%s' % () }}", "more values in the format than there are"},
+      {"{{ 'a' % 1 }}", "not all values are used"},
+      {"{{ '%s'.format }}{{ '{}'.format() }}", "format: no value 0"},
+      {"{{ '{0} {}'.format(1, 2) }}", "format: both {} and {0}"},
+      {"{{ '%99999s' % 1 }}", "limit: 10000"},
+      {"{{ 007 }}", "an integer that begins with 0"},
+      {"{{ ['a'] | sum }}", "int + str is not possible"},
       {"{% set a.b = 1 %}", "'a' is no namespace"},
       {"{% set a, b = [1] %}", "1 values for 2 names"},
       {"{{ [namespace()] }}", "a namespace in a list is not supported"},
