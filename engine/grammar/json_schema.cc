@@ -8,10 +8,11 @@
 #include <vector>
 
 #include "fmt/format.h"
-#include "nlohmann/json.hpp"
 
 #include "engine/grammar/json_rules.h"
-#include "engine/grammar/pattern.h"
+#include "engine/grammar/number_rules.h"
+#include "engine/grammar/schema_parts.h"
+#include "engine/grammar/schema_text.h"
 #include "engine/grammar/string_rules.h"
 #include "vm/base/error.h"
 #include "vm/base/json_file.h"
@@ -19,248 +20,83 @@
 namespace serval::grammar {
 namespace {
 
-using Json = nlohmann::ordered_json;  // keeps the order of properties
+using Json = SchemaJson;
 
 constexpr size_t kMaxKeyBytes = 256;
-constexpr int kMaxDepth = 128;  // of references and subschemas inside each other
-
-// A schema's place in the text, for messages.
-class Path {
- public:
-  Path() : text_("#") {}
-  Path operator/(std::string_view key) const { return Path(text_ + "/" + std::string(key)); }
-  [[noreturn]] void refuse(const std::string& problem) const {
-    throw Error(ErrorKind::kUsage, fmt::format("json_schema: {}: {}", shown(), problem));
-  }
-
- private:
-  explicit Path(std::string text) : text_(std::move(text)) {}
-  // Names in it are the client's.
-  std::string shown() const {
-    constexpr size_t kMost = 100;
-    const std::string quoted = in_quotes(text_.size() > kMost ? text_.substr(0, kMost) : text_);
-    return quoted.substr(1, quoted.size() - 2);
-  }
-
-  std::string text_;
-};
-
-enum class Type : uint8_t { kObject, kArray, kString, kNumber, kInteger, kBoolean, kNull };
-struct TypeName {
-  std::string_view name;
-  Type type;
-};
-constexpr TypeName kTypes[] = {{"object", Type::kObject},   {"array", Type::kArray},
-                               {"string", Type::kString},   {"number", Type::kNumber},
-                               {"integer", Type::kInteger}, {"boolean", Type::kBoolean},
-                               {"null", Type::kNull}};
-
-// Says nothing about what is valid.
-constexpr std::string_view kAnnotations[] = {"title",      "description", "default",   "examples",
-                                             "deprecated", "readOnly",    "writeOnly", "$schema",
-                                             "$id",        "$comment",    "$defs",     "definitions"};
-// Keywords that say something about values of one type.
-struct TypeKeyword {
-  std::string_view name;
-  Type type;
-};
-constexpr TypeKeyword kTypeKeywords[] = {
-    {"properties", Type::kObject}, {"required", Type::kObject},   {"additionalProperties", Type::kObject},
-    {"items", Type::kArray},       {"prefixItems", Type::kArray}, {"minItems", Type::kArray},
-    {"maxItems", Type::kArray},    {"minLength", Type::kString},  {"maxLength", Type::kString},
-    {"pattern", Type::kString},    {"format", Type::kString}};
-
-struct Format {
-  std::string_view name, pattern;
-};
-constexpr Format kFormats[] = {
-    {"date", "^[12][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])$"},
-    {"time",
-     "^([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,6})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$"},
-    {"date-time",
-     "^[12][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{"
-     "1,6})"
-     "?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$"},
-    {"uuid", "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"}};
-
-bool is_among(std::string_view name, std::span<const std::string_view> names) {
-  return std::ranges::find(names, name) != names.end();
-}
-
-bool has_type(const Json& value, Type type) {
-  switch (type) {
-    case Type::kObject:
-      return value.is_object();
-    case Type::kArray:
-      return value.is_array();
-    case Type::kString:
-      return value.is_string();
-    case Type::kNumber:
-      return value.is_number();
-    case Type::kInteger:
-      return value.is_number_integer();
-    case Type::kBoolean:
-      return value.is_boolean();
-    case Type::kNull:
-      return value.is_null();
-  }
-  return false;
-}
+// Arrays and objects of the text inside each other: each schema in an object or an array of the one around
+// it.
+constexpr int kMaxTextDepth = 2 * kMaxSchemaDepth + 8;
 
 class Compiler {
  public:
-  explicit Compiler(const Json& root) : root_(root), rules_(grammar_) {}
+  explicit Compiler(const Json& root) : root_(root), schemas_(root), rules_(grammar_), numbers_(rules_) {}
 
   Grammar compile() {
-    grammar_.set_top(rule_of(root_, Path()));
+    grammar_.set_top(rule_of(schemas_.parts_of(root_, SchemaPath()), SchemaPath()));
     grammar_.finish();
     return std::move(grammar_);
   }
 
  private:
-  // What describes values that are valid under the schema: each is compiled once, so that it may refer to
+  // What describes values that are valid under all parts: each is compiled once, so that it may refer to
   // itself.
-  RuleId rule_of(const Json& schema, const Path& path) {
-    if (const auto known = rule_of_.find(&schema); known != rule_of_.end()) return known->second;
-    if (schema.is_boolean()) return rule_of_boolean(schema.get<bool>());
-    if (!schema.is_object()) path.refuse("expected an object, true or false");
-    if (++depth_ > kMaxDepth) path.refuse(fmt::format("more than {} schemas inside each other", kMaxDepth));
+  RuleId rule_of(const SchemaParts& parts, const SchemaPath& path) {
+    if (parts.empty()) return rules_.any_value();
+    const SchemaPartsKey key = key_of(parts);
+    if (const auto known = rule_of_.find(key); known != rule_of_.end()) return known->second;
+    if (++depth_ > kMaxSchemaDepth)
+      path.refuse(fmt::format("more than {} schemas inside each other", kMaxSchemaDepth));
     const StateId start = grammar_.add_state();
     const RuleId rule = grammar_.add_rule(start);
-    rule_of_[&schema] = rule;
-    fill(schema, path, start);
+    rule_of_[key] = rule;
+    fill(parts, path, start);
     --depth_;
     return rule;
   }
 
-  // Nothing is valid under false.
-  RuleId rule_of_boolean(bool all) {
-    return all ? rules_.any_value() : grammar_.add_rule(grammar_.add_state());
-  }
-
-  void fill(const Json& schema, const Path& path, StateId start) {
+  void fill(const SchemaParts& parts, const SchemaPath& path, StateId start) {
     const StateId end = grammar_.add_end();
-    const auto call = [&](RuleId rule) { grammar_.call(start, rule, end); };
-    if (schema.contains("$ref")) {
-      refuse_beside(schema, path, "$ref", {});
-      return call(rule_of_reference(schema["$ref"], path / "$ref"));
+    if (const auto alternatives = schemas_.alternatives_of(parts)) {
+      check_exclusive(*alternatives);
+      for (size_t i = 0; i < alternatives->parts.size(); ++i)
+        grammar_.call(start, rule_of(alternatives->parts[i], alternatives->path / i), end);
+      return;
     }
-    if (schema.contains("allOf")) {
-      refuse_beside(schema, path, "allOf", {});
-      const Json& all = schema["allOf"];
-      if (!all.is_array() || all.size() != 1) path.refuse("allOf is supported with one element only");
-      return call(rule_of(all[0], path / "allOf/0"));
+    const std::vector<Type> types = schemas_.types_of(parts);
+    if (const auto values = schemas_.listed_values(parts)) {
+      const bool as_integers = types == std::vector{Type::kInteger};
+      for (const Json& value : *values) grammar_.literal(start, spelling_of(value, as_integers), end);
+      return;
     }
-    if (schema.contains("anyOf")) {
-      refuse_beside(schema, path, "anyOf", {});
-      return fill_any_of(schema["anyOf"], path / "anyOf", start, end);
-    }
-    for (const char* keyword : {"enum", "const"}) {
-      if (!schema.contains(keyword)) continue;
-      refuse_beside(schema, path, keyword, {"type"});
-      return fill_listed(schema, path, keyword, start, end);
-    }
-    for (const Type type : types_of(schema, path)) call(rule_of_type(type, schema, path));
+    for (const Type type : types) grammar_.call(start, rule_of_type(type, parts, path), end);
   }
 
-  // Keywords beside one that stands alone.
-  static void refuse_beside(const Json& schema, const Path& path, std::string_view keyword,
-                            std::span<const std::string_view> allowed) {
-    for (const auto& [name, value] : schema.items()) {
-      if (name == keyword || is_among(name, kAnnotations) || is_among(name, allowed)) continue;
-      path.refuse(fmt::format("{} beside {} is not supported", in_quotes(name), keyword));
-    }
-  }
-  static void refuse_beside(const Json& schema, const Path& path, std::string_view keyword,
-                            std::initializer_list<std::string_view> allowed) {
-    refuse_beside(schema, path, keyword, std::span(allowed.begin(), allowed.size()));
-  }
-
-  RuleId rule_of_reference(const Json& reference, const Path& path) {
-    if (!reference.is_string()) path.refuse("expected a string");
-    const auto& text = reference.get_ref<const std::string&>();
-    if (text.empty() || text.front() != '#')
-      path.refuse("expected a place in this schema, such as #/$defs/name");
-    const Json* target = &root_;
-    try {
-      target = &root_.at(Json::json_pointer(text.substr(1)));
-    } catch (const Json::exception&) {
-      path.refuse(fmt::format("{} is not in this schema", in_quotes(text)));
-    }
-    return rule_of(*target, path);
-  }
-
-  void fill_any_of(const Json& schemas, const Path& path, StateId start, StateId end) {
-    if (!schemas.is_array() || schemas.empty()) path.refuse("expected an array of schemas");
-    for (size_t i = 0; i < schemas.size(); ++i)
-      grammar_.call(start, rule_of(schemas[i], path / std::to_string(i)), end);
-  }
-
-  // The values of `enum` or the one of `const`, as far as they have the type.
-  void fill_listed(const Json& schema, const Path& path, const char* keyword, StateId start, StateId end) {
-    const bool is_enum = std::string_view(keyword) == "enum";
-    const Json values = is_enum ? schema[keyword] : Json::array({schema[keyword]});
-    if (!values.is_array() || values.empty()) (path / keyword).refuse("expected an array of values");
-    const bool has_types = schema.contains("type");
-    const std::vector<Type> types = has_types ? types_of(schema, path) : std::vector<Type>{};
-    for (const Json& value : values) {
-      const auto fits = [&](Type type) { return has_type(value, type); };
-      if (!has_types || std::ranges::any_of(types, fits)) grammar_.literal(start, value.dump(), end);
-    }
-  }
-
-  static Type type_named(const Json& name, const Path& path) {
-    const auto is_it = [&](const TypeName& t) {
-      return name.is_string() && name.get_ref<const std::string&>() == t.name;
-    };
-    const auto* found = std::ranges::find_if(kTypes, is_it);
-    if (found == std::end(kTypes))
-      path.refuse("expected object, array, string, number, integer, boolean or null");
-    return found->type;
-  }
-
-  // Those that `type` names, else the one that other keywords are about, else all. Refuses keywords that are
-  // not known.
-  static std::vector<Type> types_of(const Json& schema, const Path& path) {
-    std::optional<Type> implied;
-    for (const auto& [name, value] : schema.items()) {
-      const auto* keyword = std::ranges::find(kTypeKeywords, name, &TypeKeyword::name);
-      const bool is_known = name == "type" || name == "enum" || name == "const" ||
-                            is_among(name, kAnnotations) || asks_for_nothing(name, value);
-      if (keyword != std::end(kTypeKeywords)) {
-        if (!implied) implied = keyword->type;
-      } else if (!is_known) {
-        path.refuse(fmt::format("keyword {} is not supported", in_quotes(name)));
+  // Of `oneOf` exactly one may hold.
+  void check_exclusive(const Alternatives& alternatives) {
+    if (!alternatives.exclusive) return;
+    for (size_t i = 0; i < alternatives.alone.size(); ++i) {
+      for (size_t k = i + 1; k < alternatives.alone.size(); ++k) {
+        if (schemas_.are_disjoint(alternatives.alone[i], alternatives.alone[k])) continue;
+        alternatives.path.refuse(fmt::format(
+            "a value may be valid under both element {} and {}; supported are elements of different types, "
+            "or "
+            "objects that a required property, or one that `discriminator` names, tells apart by its values",
+            i, k));
       }
     }
-    std::vector<Type> types;
-    if (const auto type = schema.find("type"); type != schema.end()) {
-      if (type->is_array() && type->empty()) (path / "type").refuse("no type");
-      if (!type->is_array()) return {type_named(*type, path / "type")};
-      for (const Json& name : *type) types.push_back(type_named(name, path / "type"));
-      return types;
-    }
-    if (implied) return {*implied};
-    for (const TypeName& t : kTypes)
-      if (t.type != Type::kInteger) types.push_back(t.type);
-    return types;
-  }
-  static bool asks_for_nothing(std::string_view name, const Json& value) {
-    return (name == "uniqueItems" || name == "nullable") && value == false;
   }
 
-  RuleId rule_of_type(Type type, const Json& schema, const Path& path) {
+  RuleId rule_of_type(Type type, const SchemaParts& parts, const SchemaPath& path) {
     switch (type) {
       case Type::kObject:
-        return object(schema, path);
+        return object(parts, path);
       case Type::kArray:
-        return array(schema, path);
+        return array(parts, path);
       case Type::kString:
-        return string(schema, path);
+        return string(parts, path);
       case Type::kNumber:
-        return rules_.number();
       case Type::kInteger:
-        return rules_.integer();
+        return number(type, parts, path);
       case Type::kBoolean:
         return rules_.boolean();
       case Type::kNull:
@@ -269,48 +105,26 @@ class Compiler {
     return rules_.null();
   }
 
-  static uint32_t count_of(const Json& schema, const Path& path, const char* keyword, uint32_t fallback) {
-    const auto found = schema.find(keyword);
-    if (found == schema.end()) return fallback;
-    const bool is_count = found->is_number_integer() && *found >= 0 && *found <= INT32_MAX;
-    if (!is_count) (path / keyword).refuse(fmt::format("expected a whole number from 0 to {}", INT32_MAX));
-    return found->get<uint32_t>();
-  }
-
-  struct Counts {
-    uint32_t least, most;
-  };
-  static Counts counts_of(const Json& schema, const Path& path, const char* least, const char* most) {
-    const Counts counts = {count_of(schema, path, least, 0), count_of(schema, path, most, kNoLimit)};
-    if (counts.most < counts.least) path.refuse(fmt::format("{} is less than {}", most, least));
-    return counts;
-  }
-
-  RuleId string(const Json& schema, const Path& path) {
-    const Counts counts = counts_of(schema, path, "minLength", "maxLength");
-    const std::optional<std::string> pattern = pattern_of(schema, path);
-    if (!pattern) return rules_.string(counts.least, counts.most);
+  RuleId number(Type type, const SchemaParts& parts, const SchemaPath& path) {
+    NumberLimits limits = schemas_.number_limits(parts);
+    limits.integer = type == Type::kInteger;
+    if (!limits.asks()) return limits.integer ? rules_.integer() : rules_.number();
     try {
-      return pattern_string(rules_, compile_pattern(*pattern, pattern_steps_), counts.least, counts.most);
+      return numbers_.rule(limits);
     } catch (const Error& error) {
       path.refuse(error.what());
     }
   }
 
-  static std::optional<std::string> pattern_of(const Json& schema, const Path& path) {
-    const auto pattern = schema.find("pattern"), format = schema.find("format");
-    if (format != schema.end()) {
-      if (pattern != schema.end()) path.refuse("format beside pattern is not supported");
-      const auto is_it = [&](const Format& f) {
-        return format->is_string() && format->get_ref<const std::string&>() == f.name;
-      };
-      const auto* known = std::ranges::find_if(kFormats, is_it);
-      if (known == std::end(kFormats)) (path / "format").refuse("expected date, time, date-time or uuid");
-      return std::string(known->pattern);
+  RuleId string(const SchemaParts& parts, const SchemaPath& path) {
+    const Schemas::Counts counts = schemas_.counts_of(parts, "minLength", "maxLength");
+    const std::optional<PatternAutomaton> pattern = schemas_.pattern_of(parts);
+    if (!pattern) return rules_.string(counts.least, counts.most);
+    try {
+      return pattern_string(rules_, *pattern, counts.least, counts.most);
+    } catch (const Error& error) {
+      path.refuse(error.what());
     }
-    if (pattern == schema.end()) return std::nullopt;
-    if (!pattern->is_string()) (path / "pattern").refuse("expected a string");
-    return pattern->get<std::string>();
   }
 
   // A list in brackets that is being written. Elements follow each other with commas in between.
@@ -365,26 +179,22 @@ class Compiler {
     return {next_empty, next};
   }
 
-  RuleId array(const Json& schema, const Path& path) {
-    const Counts counts = counts_of(schema, path, "minItems", "maxItems");
+  RuleId array(const SchemaParts& parts, const SchemaPath& path) {
+    const Schemas::Counts counts = schemas_.counts_of(parts, "minItems", "maxItems");
     std::vector<Element> elements;
-    if (const auto prefix = schema.find("prefixItems"); prefix != schema.end()) {
-      if (!prefix->is_array()) (path / "prefixItems").refuse("expected an array of schemas");
-      for (size_t i = 0; i < prefix->size(); ++i) {
-        constexpr bool kRequired = true;
-        elements.push_back({rule_of((*prefix)[i], path / "prefixItems" / std::to_string(i)), kRequired});
-      }
+    const size_t prefix = schemas_.prefix_items(parts);
+    for (size_t i = 0; i < prefix; ++i) {
+      constexpr bool kRequired = true;
+      elements.push_back({rule_of(schemas_.item(parts, i), path / "prefixItems" / i), kRequired});
     }
-    const auto listed_items = static_cast<uint32_t>(elements.size());
+    const auto listed_items = static_cast<uint32_t>(prefix);
     if (counts.most < listed_items) path.refuse("maxItems is less than prefixItems has");
-    const auto items = schema.find("items");
-    if (items != schema.end() && items->is_array())
-      (path / "items").refuse("an array is not supported; use prefixItems");
+    const bool has_items =
+        std::ranges::any_of(parts, [](const SchemaPart& part) { return part.find("items") != nullptr; });
     std::optional<More> more;
-    const bool wants_more = listed_items == 0 || items != schema.end() || counts.least > listed_items;
-    if (wants_more) {
-      const RuleId rule = items != schema.end() ? rule_of(*items, path / "items") : rules_.any_value();
-      more = More{rule, counts.least - std::min(counts.least, listed_items),
+    if (listed_items == 0 || has_items || counts.least > listed_items) {
+      more = More{rule_of(schemas_.item(parts, prefix), path / "items"),
+                  counts.least - std::min(counts.least, listed_items),
                   counts.most == kNoLimit ? kNoLimit : counts.most - listed_items};
     }
     return listed('[', ']', elements, more);
@@ -401,53 +211,38 @@ class Compiler {
     return grammar_.add_rule(start);
   }
 
-  static std::vector<std::string> required_of(const Json& schema, const Path& path) {
-    std::vector<std::string> names;
-    const auto required = schema.find("required");
-    if (required == schema.end()) return names;
-    if (!required->is_array()) (path / "required").refuse("expected an array of names");
-    for (const Json& name : *required) {
-      if (!name.is_string()) (path / "required").refuse("expected an array of names");
-      names.push_back(name.get<std::string>());
-    }
-    return names;
-  }
-
-  RuleId object(const Json& schema, const Path& path) {
-    const auto properties = schema.find("properties"), additional = schema.find("additionalProperties");
-    const std::vector<std::string> required = required_of(schema, path);
-    const bool says_nothing = properties == schema.end() && additional == schema.end() && required.empty();
-    if (says_nothing) return rules_.any_object();
-    std::vector<std::string> names;
+  RuleId object(const SchemaParts& parts, const SchemaPath& path) {
+    const auto says_something = [](const SchemaPart& part) {
+      return part.find("properties") || part.find("additionalProperties") || part.find("required");
+    };
+    if (std::ranges::none_of(parts, says_something)) return rules_.any_object();
+    const std::vector<std::string> required = schemas_.required_of(parts);
+    std::vector<std::string> names = schemas_.properties_of(parts);
+    for (const std::string& name : required)
+      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
     std::vector<Element> elements;
-    const auto add = [&](const std::string& name, RuleId value) {
+    for (const std::string& name : names) {
       if (name.size() > kMaxKeyBytes)
         path.refuse(fmt::format("a property's name of {} bytes; limit: {}", name.size(), kMaxKeyBytes));
+      const RuleId value = rule_of(schemas_.property(parts, name), path / "properties" / name);
       const bool is_required = std::ranges::find(required, name) != required.end();
-      names.push_back(name);
       elements.push_back({member(key(name), value), is_required});
-    };
-    if (properties != schema.end()) {
-      if (!properties->is_object()) (path / "properties").refuse("expected an object");
-      for (const auto& [name, value] : properties->items())
-        add(name, rule_of(value, path / "properties" / name));
     }
-    const RuleId other =
-        additional != schema.end() ? rule_of(*additional, path / "additionalProperties") : rules_.any_value();
-    for (const std::string& name : required)
-      if (std::ranges::find(names, name) == names.end()) add(name, other);
     std::optional<More> more;
-    const bool allows_others = additional != schema.end() && *additional != false;
-    if (allows_others) more = More{member(rules_.key_but(names), other), 0, kNoLimit};
+    if (const auto others = schemas_.other_properties(parts)) {
+      const RuleId value = rule_of(*others, path / "additionalProperties");
+      more = More{member(rules_.key_but(names), value), 0, kNoLimit};
+    }
     return listed('{', '}', elements, more);
   }
 
   const Json& root_;
+  Schemas schemas_;
   Grammar grammar_;
   JsonRules rules_;
-  std::map<const Json*, RuleId> rule_of_;
+  NumberRules numbers_;
+  std::map<SchemaPartsKey, RuleId> rule_of_;
   int depth_ = 0;
-  size_t pattern_steps_ = 0;
 };
 
 }  // namespace
@@ -458,8 +253,9 @@ Grammar compile_json_schema(std::string_view schema) {
                 fmt::format("json_schema: {} bytes; limit: {}", schema.size(), kMaxSchemaBytes));
   }
   try {
-    parse_json_text(schema, "json_schema");  // refuses what is hostile
-    return Compiler(Json::parse(schema)).compile();
+    parse_json_text(schema, "json_schema", kMaxTextDepth);  // refuses what is hostile
+    const Json root = parse_schema_text(schema);
+    return Compiler(root).compile();
   } catch (const Error& error) {
     const std::string line = error.what();
     const bool is_named = line.starts_with("json_schema: ");

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/grammar/pattern_parser.h"
+#include "models/tokenizer/utf8.h"
 
 namespace serval::grammar {
 namespace {
@@ -22,10 +23,12 @@ class SubsetSearch {
   }
 
   PatternAutomaton search() {
-    add(after(closure({graph_.start}), kTextBegin));
+    first_ = closure({graph_.start}, {.begins = true});
+    sets_.push_back(&first_);  // not among those that are found again: the text begins only here
+    automaton_.states.emplace_back();
     for (uint32_t s = 0; s < sets_.size(); ++s) {
       const StateSet from = *sets_[s];
-      const StateSet at_end = after(from, kTextEnd);
+      const StateSet at_end = closure(from, {.begins = s == 0, .ends = true});
       automaton_.states[s].accepts = std::ranges::binary_search(at_end, graph_.end);
       automaton_.states[s].accepts_all = std::ranges::binary_search(from, graph_.end);
       if (automaton_.states[s].accepts_all) continue;
@@ -54,13 +57,22 @@ class SubsetSearch {
       pieces_.push_back({begins[i], begins[i + 1] - 1});
   }
 
-  StateSet closure(StateSet states) {
+  // Where in the text: what ^ and $ ask.
+  struct Position {
+    bool begins = false, ends = false;
+  };
+  static bool reads_nothing(const CodePointSet& set, Position at) {
+    if (set.empty()) return true;
+    return (at.begins && set.front().first == kTextBegin) || (at.ends && set.front().first == kTextEnd);
+  }
+
+  StateSet closure(StateSet states, Position at) {
     ++epoch_;
     for (const uint32_t s : states) marks_[s] = epoch_;
     for (size_t i = 0; i < states.size(); ++i) {
       step(graph_.edges[states[i]].size() + 1);
       for (const PatternGraph::Edge& e : graph_.edges[states[i]]) {
-        if (!e.set.empty() || marks_[e.to] == epoch_) continue;
+        if (!reads_nothing(e.set, at) || marks_[e.to] == epoch_) continue;
         marks_[e.to] = epoch_;
         states.push_back(e.to);
       }
@@ -81,7 +93,7 @@ class SubsetSearch {
         to.push_back(e.to);
       }
     }
-    return closure(std::move(to));
+    return closure(std::move(to), {});
   }
 
   uint32_t add(StateSet set) {
@@ -112,11 +124,86 @@ class SubsetSearch {
   uint32_t epoch_ = 0;
   size_t& steps_;
   std::map<StateSet, uint32_t> number_of_;
+  StateSet first_;
   std::vector<const StateSet*> sets_;
   PatternAutomaton automaton_;
 };
 
+// Both of two automata at once.
+class Product {
+ public:
+  Product(const PatternAutomaton& a, const PatternAutomaton& b) : a_(a), b_(b) {}
+
+  PatternAutomaton make() {
+    number_of({0, 0});
+    for (size_t i = 0; i < pairs_.size(); ++i) fill(i);
+    return std::move(automaton_);
+  }
+
+ private:
+  using Pair = std::pair<uint32_t, uint32_t>;
+
+  uint32_t number_of(Pair pair) {
+    const auto [found, is_new] = number_of_.try_emplace(pair, static_cast<uint32_t>(pairs_.size()));
+    if (!is_new) return found->second;
+    if (pairs_.size() >= kMaxAutomatonStates) refuse_pattern("too complicated an expression beside another");
+    pairs_.push_back(pair);
+    automaton_.states.emplace_back();
+    return found->second;
+  }
+
+  // One that accepts whatever comes stays where it is.
+  static std::vector<PatternAutomaton::Edge> edges_of(const PatternAutomaton& automaton, uint32_t state) {
+    const PatternAutomaton::State& from = automaton.states[state];
+    return from.accepts_all ? std::vector<PatternAutomaton::Edge>{{{0, kLastCodePoint}, state}} : from.edges;
+  }
+
+  void fill(size_t index) {
+    const auto [first, second] = pairs_[index];
+    const PatternAutomaton::State &a = a_.states[first], &b = b_.states[second];
+    PatternAutomaton::State made;
+    made.accepts_all = a.accepts_all && b.accepts_all;
+    made.accepts = (a.accepts || a.accepts_all) && (b.accepts || b.accepts_all);
+    const auto of_a = edges_of(a_, first), of_b = edges_of(b_, second);
+    for (size_t i = 0, j = 0; !made.accepts_all && i < of_a.size() && j < of_b.size();) {
+      const CodePoints range = {std::max(of_a[i].range.first, of_b[j].range.first),
+                                std::min(of_a[i].range.last, of_b[j].range.last)};
+      if (range.first <= range.last) made.edges.push_back({range, number_of({of_a[i].to, of_b[j].to})});
+      of_a[i].range.last < of_b[j].range.last ? ++i : ++j;
+    }
+    automaton_.states[index] = std::move(made);
+  }
+
+  const PatternAutomaton &a_, &b_;
+  std::map<Pair, uint32_t> number_of_;
+  std::vector<Pair> pairs_;
+  PatternAutomaton automaton_;
+};
+
 }  // namespace
+
+bool is_found(const PatternAutomaton& automaton, std::string_view text) {
+  constexpr uint32_t kPayloads[] = {0x7F, 0x1F, 0x0F, 0x07};  // of a first byte, by the number of bytes
+  constexpr uint32_t kPayload = 0x3F, kPayloadBits = 6;
+  const PatternAutomaton::State* state = automaton.states.data();
+  while (!text.empty() && !state->accepts_all) {
+    const size_t bytes = utf8_first(text).bytes;
+    uint32_t code = static_cast<uint8_t>(text[0]) & kPayloads[bytes - 1];
+    for (size_t i = 1; i < bytes; ++i)
+      code = code << kPayloadBits | (static_cast<uint8_t>(text[i]) & kPayload);
+    const auto edge = std::ranges::find_if(state->edges, [code](const PatternAutomaton::Edge& e) {
+      return e.range.first <= code && code <= e.range.last;
+    });
+    if (edge == state->edges.end()) return false;
+    state = &automaton.states[edge->to];
+    text.remove_prefix(bytes);
+  }
+  return state->accepts || state->accepts_all;
+}
+
+PatternAutomaton both(const PatternAutomaton& a, const PatternAutomaton& b) {
+  return Product(a, b).make();
+}
 
 PatternAutomaton compile_pattern(std::string_view pattern, size_t& steps) {
   return SubsetSearch(parse_pattern(pattern), steps).search();

@@ -42,4 +42,10 @@ inline PatternAutomaton compile_pattern(std::string_view pattern) {
   return compile_pattern(pattern, steps);
 }
 
+// Whether it accepts `text`, which is UTF-8.
+bool is_found(const PatternAutomaton& automaton, std::string_view text);
+
+// Accepts what both accept. Throws Error(kUsage) where that needs too large an automaton.
+PatternAutomaton both(const PatternAutomaton& a, const PatternAutomaton& b);
+
 }  // namespace serval::grammar

@@ -14,6 +14,7 @@ namespace {
 
 constexpr size_t kMaxGraphStates = 4000;
 constexpr int kMaxGroups = 64;  // inside each other
+constexpr uint32_t kFirstLowSurrogate = 0xDC00;
 
 constexpr CodePoints kDigits[] = {{'0', '9'}};
 constexpr CodePoints kWord[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
@@ -41,13 +42,11 @@ class Parser {
 
   PatternGraph parse() {
     const uint32_t start = add_state();
-    for (const CodePointSet& set : {set_of(kAllCodePoints), CodePointSet{{kTextBegin, kTextBegin}}})
-      edge(start, set, start);
+    edge(start, set_of(kAllCodePoints), start);
     const Fragment all = alternatives(0);
     if (at_ < text_.size()) refuse_pattern("')' without '('");
     const uint32_t end = add_state();
-    for (const CodePointSet& set : {set_of(kAllCodePoints), CodePointSet{{kTextEnd, kTextEnd}}})
-      edge(end, set, end);
+    edge(end, set_of(kAllCodePoints), end);
     edge(start, {}, all.start);
     edge(all.end, {}, end);
     graph_.start = start;
@@ -178,13 +177,19 @@ class Parser {
     if (take('(')) return group(groups + 1);
     if (take('[')) return reading(bracketed());
     if (take('.')) return reading(complement(set_of(kLineEnds)));
-    if (take('^')) return reading({{kTextBegin, kTextBegin}});
-    if (take('$')) return reading({{kTextEnd, kTextEnd}});
+    if (take('^')) return anchor(kTextBegin);
+    if (take('$')) return anchor(kTextEnd);
     if (take('\\')) return reading(escape().set);
     for (const char c : {'*', '+', '?', '{'})
       if (next_is(c)) refuse_pattern("a quantifier without anything to repeat");
     const uint32_t c = character();
     return reading({{c, c}});
+  }
+
+  Fragment anchor(uint32_t where) {
+    for (const char c : {'*', '+', '?', '{'})
+      if (next_is(c)) refuse_pattern("a quantifier without anything to repeat");
+    return reading({{where, where}});
   }
 
   Fragment group(int groups) {
@@ -223,8 +228,33 @@ class Parser {
         refuse_pattern(fmt::format("expected {} hexadecimal digits", digits));
       value = value * 16 + static_cast<uint32_t>(digit);
     }
-    if (value >= kFirstSurrogate && value <= kLastSurrogate) refuse_pattern("surrogates are not supported");
     return value;
+  }
+
+  // Behind "\\u": four digits, two times four of a pair of surrogates, or digits in braces.
+  uint32_t take_code_point() {
+    if (take('{')) {
+      const size_t end = text_.find('}', at_);
+      constexpr size_t kMostDigits = 6;
+      if (end == std::string_view::npos || end == at_ || end - at_ > kMostDigits)
+        refuse_pattern("expected 1 to 6 hexadecimal digits in braces");
+      const uint32_t value = take_hex(end - at_);
+      take('}');
+      return checked(value);
+    }
+    const uint32_t value = take_hex(4);
+    const bool is_first = value >= kFirstSurrogate && value < kFirstLowSurrogate;
+    if (!is_first || !take("\\u")) return checked(value);
+    const uint32_t low = take_hex(4);
+    if (low < kFirstLowSurrogate || low > kLastSurrogate) return checked(value);
+    constexpr uint32_t kBits = 10, kFirstBeyond = 0x10000;
+    return kFirstBeyond + ((value - kFirstSurrogate) << kBits) + (low - kFirstLowSurrogate);
+  }
+  static uint32_t checked(uint32_t code_point) {
+    if (code_point >= kFirstSurrogate && code_point <= kLastSurrogate)
+      refuse_pattern("surrogates are not supported");
+    if (code_point > kLastCodePoint) refuse_pattern("no character has such a number");
+    return code_point;
   }
 
   // Behind the backslash.
@@ -255,11 +285,13 @@ class Parser {
       case 'v':
         return one('\v');
       case '0':
+        if (at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9')
+          refuse_pattern("\\0 before a digit is not supported");
         return one(0);
       case 'x':
         return one(take_hex(2));
       case 'u':
-        return one(take_hex(4));
+        return one(take_code_point());
       default:
         break;
     }

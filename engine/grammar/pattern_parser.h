@@ -10,20 +10,19 @@
 
 namespace serval::grammar {
 
-// Stand before and behind a text, so that ^ and $ are characters like others.
+// What ^ and $ read: nothing, but only where the text begins or ends.
 inline constexpr uint32_t kTextBegin = kLastCodePoint + 1, kTextEnd = kLastCodePoint + 2;
 
 struct PatternGraph {
   struct Edge {
-    CodePointSet set;  // empty: reads nothing
+    CodePointSet set;  // empty: reads nothing; kTextBegin or kTextEnd alone: the same, in their places
     uint32_t to;
   };
   std::vector<std::vector<Edge>> edges;  // of each state
   uint32_t start = 0, end = 0;
 };
 
-// Of all texts, with kTextBegin and kTextEnd around them, in which the expression is found. Throws as
-// compile_pattern().
+// Of all texts in which the expression is found. Throws as compile_pattern().
 PatternGraph parse_pattern(std::string_view pattern);
 
 [[noreturn]] void refuse_pattern(const std::string& problem);

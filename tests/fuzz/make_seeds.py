@@ -158,11 +158,17 @@ def schema():
     listed = {"prefixItems": [{"enum": ["a", 1, None]}, {"const": {"k": []}}], "items": False, "minItems": 1}
     open_ended = {"properties": {"ab": {"format": "date"}}, "required": ["ab"], "additionalProperties": {"type": "number"}}
     counted = {"type": "array", "items": {"type": ["boolean", "string"], "maxLength": 3}, "minItems": 2, "maxItems": 400}
+    bounded = {"items": {"type": "number", "minimum": -2.5, "exclusiveMaximum": 1e3, "multipleOf": 0.25}, "maxItems": 3}
+    tag = {"kind": {"const": "a"}, "n": {"type": "integer", "exclusiveMinimum": 7}}
+    tagged = {"oneOf": [{"type": "object", "properties": tag}, {"type": "object", "properties": {"kind": {"const": "b"}}}]}
+    tagged["discriminator"] = {"propertyName": "kind"}
+    joined = {"allOf": [{"$ref": "#/$defs/s"}, {"format": "email"}], "$defs": {"s": {"pattern": "^a|b$", "maxLength": 30}}}
     picks = bytes(range(0, 250, 7)) * 4
-    named = {"tree": tree, "word": word, "listed": listed, "open": open_ended, "counted": counted, "any": True}
+    named = {"bounded": bounded, "tagged": tagged, "joined": joined}
+    named |= {"tree": tree, "word": word, "listed": listed, "open": open_ended, "counted": counted, "any": True}
     for name, seed in named.items():
         write("schema", name, compact(seed), picks)
-    write("schema", "refused", compact({"properties": {"a": {"oneOf": [{}]}}}))
+    write("schema", "refused", compact({"properties": {"a": {"oneOf": [{}, {}]}}}))
 
 
 def http():

@@ -46,6 +46,14 @@ TEST(Pattern, IsFoundAnywhereUnlessItIsAnchored) {
   EXPECT_TRUE(finds("^a|b$", "cb"));
   EXPECT_FALSE(finds("^(a|b)$", "ab"));
   EXPECT_TRUE(finds("", "anything"));
+  EXPECT_TRUE(finds("^^a", "ab"));
+  EXPECT_FALSE(finds("^^a", "ba"));
+  EXPECT_TRUE(finds("a$$", "ba"));
+  EXPECT_TRUE(finds("^(^a)$", "a"));
+  EXPECT_TRUE(finds("^(?:^a|b)$", "b"));
+  EXPECT_FALSE(finds("^(?:^a|b)$", "ab"));
+  EXPECT_TRUE(finds("$^", ""));
+  EXPECT_FALSE(finds("a^b", "ab"));
 }
 
 TEST(Pattern, KnowsClassesAndEscapes) {
