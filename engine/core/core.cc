@@ -18,8 +18,9 @@ Core::Core(Backend& backend, const TextCodec& text, double load_ms, const PassLo
 }
 
 std::unique_ptr<Sequence> Core::sequence_of(Submission submission, TimePoint now) const {
+  const auto special = submission.request.skip_special_tokens ? SpecialTokens::kNot : SpecialTokens::kWritten;
   const auto make = [&](uint32_t answer) {
-    return std::make_unique<Sequence>(submission.request, answer, submission.channel, text_.stream(),
+    return std::make_unique<Sequence>(submission.request, answer, submission.channel, text_.stream(special),
                                       load_ms_, now);
   };
   std::unique_ptr<Sequence> leader = make(0);

@@ -46,6 +46,7 @@ struct PreparedRequest {
   int priority = 0;
   std::optional<double> deadline_ms;
   bool reuse_prefix = true;
+  bool skip_special_tokens = true;
 
   // Positions that the passes run; the last generated token is not run.
   uint32_t positions() const;

@@ -146,12 +146,13 @@ RequestEvent Sequence::accept(const OutputToken& output, const TopTokens& top, T
   return event;
 }
 
-// A request's own stop token adds no text, like a stop string. The token that ends a constrained text adds
-// none either, even if the model's end-of-text token is printable.
+// A request's own stop token is no text, as a stop string is none. Nor is the model's end-of-text token after
+// a constrained text, or where control tokens are written.
 std::string Sequence::text_of(int32_t token, Finish finish_without_stop) {
   std::string text;
+  const bool hides_eos = constrained_ || !request_.skip_special_tokens;
   const bool only_ends =
-      finish_without_stop == Finish::kStop || (constrained_ && finish_without_stop == Finish::kEos);
+      finish_without_stop == Finish::kStop || (hides_eos && finish_without_stop == Finish::kEos);
   if (!only_ends) text = matcher_.push(text_->push(token));
   if (finish_without_stop == Finish::kNone) return text;
   text += matcher_.push(text_->flush());

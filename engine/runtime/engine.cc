@@ -46,7 +46,9 @@ Engine::Impl::Impl(EngineParts from)
     : parts(std::move(from)),
       limits(limits_of(parts)),
       constraints(static_cast<uint32_t>(limits.vocab_size),
-                  [codec = parts.text.codec.get()](int32_t id) { return codec->token_bytes(id); }),
+                  [codec = parts.text.codec.get()](int32_t id) {
+                    return codec->token_bytes(id, SpecialTokens::kNot);
+                  }),
       core(*parts.backend, *parts.text.codec, parts.load_ms, parts.loop) {}
 
 Engine Engine::Impl::make(EngineParts parts) {
@@ -56,14 +58,15 @@ Engine Engine::Impl::make(EngineParts parts) {
 std::vector<int32_t> Engine::Impl::encode_chat(std::span<const ChatMessage> messages) const {
   check_messages(messages);
   std::vector<ChatTurn> turns;
-  for (const ChatMessage& message : messages) turns.push_back({message.role, message.content});
+  for (const ChatMessage& message : messages) turns.push_back({message.role, message.content, message.name});
   return parts.text.encode_chat(turns);
 }
 
 std::vector<int32_t> Engine::Impl::prompt_of(const Request& request) const {
   if (!request.prompt_ids.empty()) return request.prompt_ids;
   if (!request.messages.empty()) return encode_chat(request.messages);
-  return parts.text.codec->encode(request.prompt, special_tokens(request.special));
+  return parts.text.codec->encode(request.prompt,
+                                  {special_tokens(request.special), request.add_special_tokens});
 }
 
 std::shared_ptr<grammar::Constraint> Engine::Impl::constraint_of(const Request& request) {
@@ -106,13 +109,18 @@ const ModelInfo& Engine::info() const {
   return impl_->parts.info;
 }
 
-std::vector<int32_t> Engine::tokenize(const std::string& text, bool special) const {
-  return impl_->parts.text.codec->encode(text, special_tokens(special));
+std::vector<int32_t> Engine::tokenize(const std::string& text, const TokenizeOptions& options) const {
+  return impl_->parts.text.codec->encode(text, {special_tokens(options.special), options.add_special_tokens});
 }
 
 std::string Engine::detokenize(std::span<const int32_t> ids, bool special) const {
   check_token_ids("ids", ids, impl_->limits.vocab_size);
   return impl_->parts.text.codec->decode(ids, special_tokens(special));
+}
+
+std::optional<std::string> Engine::token_bytes(int32_t id, bool special) const {
+  check_token_ids("ids", std::span(&id, 1), impl_->limits.vocab_size);
+  return impl_->parts.text.codec->token_bytes(id, special_tokens(special));
 }
 
 std::vector<int32_t> Engine::tokenize_chat(std::span<const ChatMessage> messages) const {

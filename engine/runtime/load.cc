@@ -18,8 +18,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-SamplingParams default_sampling(const GenerationDefaults& recommended) {
-  SamplingParams sampling;
+// A draw from the model's own distribution: nothing is cut off, and nothing is made less likely.
+constexpr SamplingParams kNeutral = {
+    .temperature = 1, .top_k = 0, .top_p = 1, .min_p = 0, .repetition_penalty = 1, .repeat_last_n = -1};
+
+SamplingParams overlaid(SamplingParams sampling, const GenerationDefaults& recommended) {
   for (const SamplingParameter& parameter : sampling_parameters()) {
     const auto found = recommended.find(parameter.range.name);
     if (found != recommended.end()) parameter.set(sampling, found->second);
@@ -39,7 +42,8 @@ void describe_model(const Model& model, ModelInfo& info) {
   info.num_parameters = model.num_parameters();
   info.weight_bytes_per_token = model.weight_bytes_per_token();
   info.kv_bytes_per_token = model.kv_bytes_per_token();
-  info.default_sampling = default_sampling(model.generation);
+  info.default_sampling = overlaid(SamplingParams(), model.generation);
+  info.model_sampling = overlaid(kNeutral, model.generation);
 }
 
 void describe_program(const Backend& backend, ModelInfo& info) {

@@ -17,11 +17,10 @@
 namespace serval {
 namespace {
 
-constexpr bool kSkipSpecialTokens = true;
-
 class DecoderStream final : public TextStream {
  public:
-  explicit DecoderStream(const Tokenizer& tokenizer) : decoder_(tokenizer, kSkipSpecialTokens) {}
+  DecoderStream(const Tokenizer& tokenizer, SpecialTokens special)
+      : decoder_(tokenizer, /*skip_special_tokens=*/special == SpecialTokens::kNot) {}
   std::string push(int32_t token) override { return decoder_.push(token); }
   std::string flush() override { return decoder_.flush(); }
 
@@ -49,21 +48,23 @@ struct ModelTokenizer {
 class TokenizerCodec final : public TextCodec {
  public:
   explicit TokenizerCodec(ModelTokenizer model) : model_(std::move(model)) {}
-  std::vector<int32_t> encode(std::string_view text, SpecialTokens special) const override {
-    constexpr bool kAddSpecialTokens = true;
+  std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options) const override {
     const Tokenizer& tokenizer = model_.tokenizer;
-    if (special == SpecialTokens::kWritten) return model_.checked(tokenizer.encode(text, kAddSpecialTokens));
-    return model_.checked(tokenizer.with_special_tokens(tokenizer.encode_plain(text)));
+    std::vector<int32_t> ids = options.special == SpecialTokens::kWritten
+                                   ? tokenizer.encode(text, /*add_special_tokens=*/false)
+                                   : tokenizer.encode_plain(text);
+    return model_.checked(options.add_special_tokens ? tokenizer.with_special_tokens(std::move(ids)) : ids);
   }
   std::string decode(std::span<const int32_t> ids, SpecialTokens special) const override {
     return model_.tokenizer.decode(ids, special == SpecialTokens::kNot);
   }
-  std::unique_ptr<TextStream> stream() const override {
-    return std::make_unique<DecoderStream>(model_.tokenizer);
+  std::unique_ptr<TextStream> stream(SpecialTokens special) const override {
+    return std::make_unique<DecoderStream>(model_.tokenizer, special);
   }
-  std::optional<std::string> token_bytes(int32_t id) const override {
+  std::optional<std::string> token_bytes(int32_t id, SpecialTokens special) const override {
     const Tokenizer& tokenizer = model_.tokenizer;
-    if (!tokenizer.has(id) || (kSkipSpecialTokens && tokenizer.is_special(id))) return std::nullopt;
+    if (!tokenizer.has(id) || (special == SpecialTokens::kNot && tokenizer.is_special(id)))
+      return std::nullopt;
     return std::string(tokenizer.token_bytes(id));
   }
 

@@ -29,7 +29,7 @@ class ByteCodec final : public TextCodec {
  public:
   explicit ByteCodec(int32_t vocab_size) : vocab_size_(vocab_size) {}
 
-  std::vector<int32_t> encode(std::string_view text, SpecialTokens /*special*/) const override {
+  std::vector<int32_t> encode(std::string_view text, const EncodeOptions& /*options*/) const override {
     std::string storage;
     std::vector<int32_t> ids;
     for (const char c : utf8_lossy(text, &storage)) ids.push_back(token_of(static_cast<unsigned char>(c)));
@@ -43,8 +43,12 @@ class ByteCodec final : public TextCodec {
     return text + stream.flush();
   }
 
-  std::unique_ptr<TextStream> stream() const override { return std::make_unique<ByteStream>(); }
-  std::optional<std::string> token_bytes(int32_t id) const override { return bytes_of(id); }
+  std::unique_ptr<TextStream> stream(SpecialTokens /*special*/) const override {
+    return std::make_unique<ByteStream>();
+  }
+  std::optional<std::string> token_bytes(int32_t id, SpecialTokens /*special*/) const override {
+    return bytes_of(id);
+  }
 
  private:
   int32_t token_of(unsigned char byte) const {

@@ -26,18 +26,23 @@ class TextStream {
 // left out.
 enum class SpecialTokens { kNot, kWritten };
 
+struct EncodeOptions {
+  SpecialTokens special = SpecialTokens::kWritten;
+  bool add_special_tokens = true;  // those that the model wants around a text, such as BOS
+};
+
 // Thread-safe: all functions are const.
 class TextCodec {
  public:
   virtual ~TextCodec() = default;
-  // `text` is UTF-8; other bytes become U+FFFD. With BOS where the model wants one.
-  virtual std::vector<int32_t> encode(std::string_view text, SpecialTokens special) const = 0;
+  // `text` is UTF-8; other bytes become U+FFFD.
+  virtual std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options) const = 0;
   // Every id must be in the vocabulary.
   virtual std::string decode(std::span<const int32_t> ids, SpecialTokens special) const = 0;
-  virtual std::unique_ptr<TextStream> stream() const = 0;
-  // What a token of the vocabulary adds to a stream's text, which need not be whole characters; none for
-  // special tokens and ids without a token.
-  virtual std::optional<std::string> token_bytes(int32_t id) const = 0;
+  virtual std::unique_ptr<TextStream> stream(SpecialTokens special) const = 0;
+  // What a token of the vocabulary adds to the text of such a stream, which need not be whole characters;
+  // none for ids without a token, and for special tokens that are not written.
+  virtual std::optional<std::string> token_bytes(int32_t id, SpecialTokens special) const = 0;
 };
 
 // For models without a tokenizer, which are those with random weights: token i < 256 is byte i, any other

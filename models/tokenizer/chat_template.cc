@@ -81,8 +81,14 @@ jinja::Value message_of(const ChatTurn& turn) {
   check_role(turn.role);
   std::string repaired;
   const std::string content(utf8_lossy(turn.content, &repaired));
-  return jinja::Value::dict({{jinja::Text("role"), jinja::Text(turn.role, origin_of_role(turn.role))},
-                             {jinja::Text("content"), jinja::Text(content, jinja::Origin::kData)}});
+  jinja::Entries message = {{jinja::Text("role"), jinja::Text(turn.role, origin_of_role(turn.role))},
+                            {jinja::Text("content"), jinja::Text(content, jinja::Origin::kData)}};
+  if (!turn.name.empty()) {
+    std::string storage;
+    const std::string name(utf8_lossy(turn.name, &storage));
+    message.emplace_back(jinja::Text("name"), jinja::Text(name, jinja::Origin::kData));
+  }
+  return jinja::Value::dict(std::move(message));
 }
 
 // `chat_template` of tokenizer_config.json is the template, or a list of {name, template}.
@@ -96,6 +102,16 @@ std::optional<std::string> template_of(const JsonField& config) {
     if (entry.at("name").text() == "default") return entry.at("template").text();
   }
   return field->element(0).at("template").text();
+}
+
+// A conversation that the template refuses or fails on is wrong for this model. The message names the
+// template, without the path of its file, which is not for a server's clients.
+[[noreturn]] void fail_on_messages(std::string_view where, const std::string& name,
+                                   std::string_view problem) {
+  if (problem.starts_with(where)) problem.remove_prefix(where.size());
+  while (problem.starts_with(':') || problem.starts_with(' ')) problem.remove_prefix(1);
+  throw Error(ErrorKind::kUsage, fmt::format("messages: chat template {}: {}",
+                                             std::filesystem::path(name).filename().string(), problem));
 }
 
 std::optional<jinja::Text> text_of(const Tokenizer& tokenizer, std::optional<std::int32_t> token) {
@@ -118,7 +134,7 @@ std::vector<TextSpan> spans_of(const jinja::Text& text, jinja::Origin origin) {
 
 struct ChatTemplate::Loaded {
   jinja::Template program;
-  std::string name;
+  std::string where, name;
   std::optional<jinja::Text> bos, eos;
   std::vector<std::int32_t> stop_ids;
 };
@@ -143,7 +159,9 @@ std::vector<std::int32_t> ChatTemplate::stop_ids() const {
 
 ChatTemplate ChatTemplate::of_text(std::string_view jinja, std::string where, std::string name,
                                    const Tokenizer& tokenizer) {
-  auto loaded = std::make_shared<Loaded>(Loaded{jinja::Template(jinja, std::move(where)),
+  jinja::Template program(jinja, where);
+  auto loaded = std::make_shared<Loaded>(Loaded{std::move(program),
+                                                std::move(where),
                                                 std::move(name),
                                                 text_of(tokenizer, tokenizer.bos_id()),
                                                 text_of(tokenizer, tokenizer.eos_id()),
@@ -201,7 +219,11 @@ jinja::Text ChatTemplate::written(std::span<const ChatTurn> messages, bool add_g
                               {jinja::Text("add_generation_prompt"), add_generation_prompt}};
   if (loaded_->bos) variables.emplace_back(jinja::Text("bos_token"), *loaded_->bos);
   if (loaded_->eos) variables.emplace_back(jinja::Text("eos_token"), *loaded_->eos);
-  return loaded_->program.render(jinja::Value::dict(std::move(variables)));
+  try {
+    return loaded_->program.render(jinja::Value::dict(std::move(variables)));
+  } catch (const Error& error) {
+    fail_on_messages(loaded_->where, loaded_->name, error.what());
+  }
 }
 
 std::string ChatTemplate::render(std::span<const ChatTurn> messages, bool add_generation_prompt) const {

@@ -1,7 +1,7 @@
 // Conversations as the tokens a chat model was tuned on: the checkpoint's own Jinja template (models/jinja/)
-// is evaluated, as transformers' apply_chat_template does it. It gets `messages` (each with role and
-// content), `tools` and `documents` (none), `add_generation_prompt`, and `bos_token` and `eos_token` as far
-// as tokenizer_config.json names them.
+// is evaluated, as transformers' apply_chat_template does it. It gets `messages` (each with role, content
+// and, where it has one, name), `tools` and `documents` (none), `add_generation_prompt`, and `bos_token` and
+// `eos_token` as far as tokenizer_config.json names them.
 //
 // Two templates are built in: llama3 (Meta's "Llama 3 prompt format", without the preamble that Llama 3.1 and
 // later put into the system message) and chatml.
@@ -21,8 +21,9 @@
 namespace serval {
 
 struct ChatTurn {
-  std::string role;     // "system", "user", "assistant", …: 1 to 64 ASCII letters, digits, '_' and '-'
-  std::string content;  // any text; control tokens written in it stay text
+  std::string role;       // "system", "user", "assistant", …: 1 to 64 ASCII letters, digits, '_' and '-'
+  std::string content;    // any text; control tokens written in it stay text
+  std::string name = {};  // the same; empty: none, and the template sees none
 };
 
 // Immutable; every member may be called from several threads at once. Copies share the template.
@@ -50,7 +51,8 @@ class ChatTemplate {
   const std::string& name() const;
 
   // `add_generation_prompt` adds the beginning of the assistant's next message. Throws Error(kUsage) for a
-  // bad role, Error(kRuntime), "WHERE: line N: …", where the template refuses the messages or fails.
+  // bad role and where the template refuses the messages or fails on them:
+  // "messages: chat template NAME: line N: …", without the path of its file.
   std::vector<std::int32_t> encode(const Tokenizer& tokenizer, std::span<const ChatTurn> messages,
                                    bool add_generation_prompt) const;
   std::string render(std::span<const ChatTurn> messages, bool add_generation_prompt) const;

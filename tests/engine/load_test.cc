@@ -265,6 +265,25 @@ TEST(Load, OverlaysTheDefaultsWithTheModelsOwn) {
   EXPECT_FLOAT_EQ(sampling.top_p, SamplingParams{}.top_p);
 }
 
+// What a server draws with: nothing is cut off that the checkpoint does not ask for.
+TEST(Load, TheModelsOwnSamplingIsNeutralButForItsFile) {
+  const ModelDirectory directory;
+  const auto sampling = [&] { return Engine::load(tiny_options(directory)).info().model_sampling; };
+  const SamplingParams neutral = sampling();
+  EXPECT_EQ(neutral.temperature, 1);
+  EXPECT_EQ(neutral.top_k, 0);
+  EXPECT_EQ(neutral.top_p, 1);
+  EXPECT_EQ(neutral.min_p, 0);
+  EXPECT_EQ(neutral.repetition_penalty, 1);
+  EXPECT_EQ(neutral.repeat_last_n, -1);
+  directory.write("generation_config.json", R"({"temperature": 0.6, "top_k": 7})");
+  const SamplingParams own = sampling();
+  EXPECT_FLOAT_EQ(own.temperature, 0.6f);
+  EXPECT_EQ(own.top_k, 7);
+  EXPECT_EQ(own.top_p, 1);
+  EXPECT_EQ(own.min_p, 0);
+}
+
 TEST(Load, LimitsHowManyTokensMayEndAnAnswer) {
   const ModelDirectory directory;
   directory.write("generation_config.json",

@@ -84,7 +84,8 @@ class SteppedLoop {
 
   std::unique_ptr<Sequence> sequence_of(const PreparedRequest& request, uint32_t answer,
                                         const std::shared_ptr<Channel>& channel) {
-    return std::make_unique<Sequence>(request, answer, channel, text_->stream(), 0, simulated_now);
+    return std::make_unique<Sequence>(request, answer, channel, text_->stream(SpecialTokens::kNot), 0,
+                                      simulated_now);
   }
 
  public:

@@ -22,7 +22,7 @@ class PieceStream final : public TextStream {
 class PieceCodec final : public TextCodec {
  public:
   explicit PieceCodec(std::vector<std::string> pieces) : pieces_(std::move(pieces)) {}
-  std::vector<int32_t> encode(std::string_view text, SpecialTokens /*special*/) const override {
+  std::vector<int32_t> encode(std::string_view text, const EncodeOptions& /*options*/) const override {
     return std::vector<int32_t>(text.size(), 0);
   }
   std::string decode(std::span<const int32_t> ids, SpecialTokens /*special*/) const override {
@@ -31,8 +31,10 @@ class PieceCodec final : public TextCodec {
     for (const int32_t id : ids) text += stream.push(id);
     return text + stream.flush();
   }
-  std::unique_ptr<TextStream> stream() const override { return std::make_unique<PieceStream>(pieces_); }
-  std::optional<std::string> token_bytes(int32_t id) const override {
+  std::unique_ptr<TextStream> stream(SpecialTokens /*special*/) const override {
+    return std::make_unique<PieceStream>(pieces_);
+  }
+  std::optional<std::string> token_bytes(int32_t id, SpecialTokens /*special*/) const override {
     const auto index = static_cast<size_t>(id);
     return index < pieces_.size() ? std::optional(pieces_[index]) : std::nullopt;
   }

@@ -133,7 +133,9 @@ TEST(ChatTemplate, NamesFileAndLineOfAnError) {
   EXPECT_THAT(error(),
               EndsWith("tokenizer_config.json: chat_template: line 2: expected an expression, found %}"));
   folder.write("tokenizer_config.json", R"({"chat_template": "a\n{{ raise_exception('no system') }}"})");
-  EXPECT_THAT(error(), EndsWith("chat_template: line 2: the template refuses this: \"no system\""));
+  EXPECT_THAT(
+      error(),
+      Eq("messages: chat template tokenizer_config.json: line 2: the template refuses this: \"no system\""));
   folder.write("tokenizer_config.json", R"({"chat_template": 5})");
   EXPECT_THAT(error(), EndsWith("tokenizer_config.json: chat_template: expected an array, found number"));
   folder.write("tokenizer_config.json", R"({"chat_template": []})");

@@ -147,7 +147,7 @@ void check_requests(const Engine& engine, const std::vector<Request>& requests) 
     check_request(requests[i]);
     if (i == 0) engine.compile_json(requests[i]);
     std::vector<int32_t> prompt = requests[i].prompt_ids;
-    if (prompt.empty()) prompt = engine.tokenize(requests[i].prompt, requests[i].special);
+    if (prompt.empty()) prompt = engine.tokenize(requests[i].prompt, {.special = requests[i].special});
     if (prompt.size() >= context) {
       throw Error(ErrorKind::kUsage,
                   fmt::format("prompt {} of {}: {} tokens; limit: {} (--ctx-size {})", i + 1, requests.size(),

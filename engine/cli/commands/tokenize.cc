@@ -63,7 +63,8 @@ std::vector<int32_t> parse_ids(const std::string& text) {
 int tokenize(const Flags& flags, const PromptFlags& prompts) {
   const Codec codec(flags.model);
   for (const Prompt& prompt : prompts.collect()) {
-    const std::vector<int32_t> ids = codec.text.codec->encode(prompt.text, flags.special_tokens());
+    const std::vector<int32_t> ids =
+        codec.text.codec->encode(prompt.text, {.special = flags.special_tokens()});
     if (flags.output.json) {
       write_stdout(compact({{"text", prompt.text}, {"tokens", ids}, {"count", ids.size()}}));
     } else {

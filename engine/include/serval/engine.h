@@ -52,14 +52,19 @@ struct SamplingParams {
 struct ChatMessage {
   std::string role;  // "system", "user" or "assistant"
   std::string content;
+  std::string name = {};  // of the speaker, for chat templates that write it; empty: none
 };
 
 struct Request {
   // UTF-8; other bytes become U+FFFD. Set only one of prompt, prompt_ids and messages; the prompt is ignored
   // if one of the others is set. At most 64 MiB of text, which must leave room for one token in the context.
   std::string prompt = {};
-  bool special = false;  // control tokens that are written in `prompt` ("<|eot_id|>") are encoded as such
-  std::vector<int32_t> prompt_ids = {};    // token ids, used unchanged (no BOS is added)
+  // Control tokens that are written in `prompt` ("<|eot_id|>") mean these tokens; false: they are text like
+  // any other, as what is written in `messages` always is.
+  bool special = true;
+  bool add_special_tokens = true;          // the model's own around `prompt`: BOS, where it wants one
+  bool skip_special_tokens = true;         // the answer's text leaves control tokens out
+  std::vector<int32_t> prompt_ids = {};    // token ids, used as they are (no BOS is added)
   std::vector<ChatMessage> messages = {};  // a conversation, rendered with the model's chat template
   SamplingParams sampling = {};
   int max_tokens = -1;  // limit for new tokens; -1: until the context is full; 0: only read the prompt
@@ -309,7 +314,16 @@ struct ModelInfo {
   int sms = 0;
   int64_t instructions = 0;         // of the compiled program
   std::string chat_template;        // its name or its file; "" if the model has none
-  SamplingParams default_sampling;  // the project's defaults, overridden by generation_config.json
+  SamplingParams default_sampling;  // the project's defaults overlaid with generation_config.json
+  // generation_config.json alone; what it does not name is off, so that the model's own distribution is drawn
+  // from.
+  SamplingParams model_sampling;
+};
+
+// How a prompt becomes token ids: as the members of Request that have these names.
+struct TokenizeOptions {
+  bool special = true;
+  bool add_special_tokens = true;
 };
 
 class Batch;
@@ -328,13 +342,18 @@ class Engine {
 
   const ModelInfo& info() const;
   EngineStats stats() const;
-  // tokenize() returns the ids of `text`, with BOS if the model uses one; detokenize() returns the text of
-  // `ids`. With `special`, control tokens in a text are encoded as such and are written to a text; otherwise
-  // they are encoded as plain text and omitted from a text. kUsage for an id that is not in the vocabulary.
-  std::vector<int32_t> tokenize(const std::string& text, bool special = false) const;
+  // Ids of a prompt.
+  std::vector<int32_t> tokenize(const std::string& text, const TokenizeOptions& options = {}) const;
+  // Text of `ids`. Control tokens are written in it where `special` is set, else left out. kUsage for an id
+  // that is not in the vocabulary.
   std::string detokenize(std::span<const int32_t> ids, bool special = false) const;
-  // Ids of a conversation, ready for the assistant's answer. kUsage for an unknown role; an error if the
-  // model has no supported chat template.
+  // The bytes that a token adds to a text, which need not be whole characters: joined, those of an answer's
+  // tokens are its text. None for ids without a token, and for control tokens unless `special` is set. kUsage
+  // for an id that is not in the vocabulary.
+  std::optional<std::string> token_bytes(int32_t id, bool special = false) const;
+  // Ids of a conversation, ready for the assistant's answer. Control tokens that are written in its messages
+  // are text. kUsage for an unknown role and where the chat template refuses the messages or fails on them;
+  // an error where the model has no chat template that is known here.
   std::vector<int32_t> tokenize_chat(std::span<const ChatMessage> messages) const;
 
   // Compiles the request's json_schema in advance of submit(); the 16 most recently used schemas are cached.
