@@ -23,6 +23,7 @@ struct ServerOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 8080;  // 0: the system picks one
   HttpLimits http = {};
+  std::string cors = {};  // pages of this origin may ask, too (http/cors.h); empty: none
   ServiceOptions service = {};
 };
 

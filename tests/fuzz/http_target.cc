@@ -3,6 +3,8 @@
 #include <string>
 
 #include "engine/server/http/http_server.h"
+#include "engine/server/http/request_id.h"
+#include "engine/server/http/target.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/server/http_client.h"
 
@@ -22,7 +24,8 @@ class EchoServer {
             [](int status, const std::string& why) {
               promise_one_line(why.c_str());
               return HttpResponse{.status = status, .body = why};
-            }),
+            },
+            "http://a"),
         port_(server_.listen("127.0.0.1", 0)) {
     loop_.start();
   }
@@ -33,6 +36,9 @@ class EchoServer {
     const HttpRequest& request = exchange->request();
     promise(request.body.size() <= kLimits.body_bytes, "a body is within its limit");
     promise(request.target.size() <= kLimits.header_bytes, "a target is within its limit");
+    promise(request.request_id.empty() || is_request_id(request.request_id), "an id is printable");
+    if (const auto target = read_target(request.target))
+      promise(target->path.size() <= request.target.size() + 1, "what is decoded is not longer");
     streams_ = !streams_;
     if (!streams_) return exchange->respond({.body = request.body});
     exchange->begin_stream({});

@@ -55,16 +55,43 @@ TEST(AnswerFormat, AStreamIsOneJsonALine) {
 }
 
 TEST(AnswerFormat, LogProbabilitiesAreOfTokens) {
-  const Piece piece{
-      .text = "ab", .with_logprobs = true, .logprobs = {{"a", -0.5F, 0}, {"\xEF\xBF\xBD", -1, 1}}};
+  const Piece piece{.text = "a日",
+                    .with_logprobs = true,
+                    .logprobs = {{{1, "a", true, -0.5F}, 0},
+                                 {{2, "\xE6\x97", true, -1}, 1},
+                                 {{3, "\xA5", true, -1}, 1},
+                                 {{4, "<|end|>", false, -1}, 2}}};
   const json completion = data_of(kCompletion.event(0, piece, false)).at("choices").at(0).at("logprobs");
   EXPECT_EQ(completion.at("tokens").at(0), "a");
   EXPECT_EQ(completion.at("token_logprobs").at(1), -1);
-  EXPECT_EQ(completion.at("text_offset"), json({0, 1}));
+  EXPECT_EQ(completion.at("tokens").at(1), "bytes:\\xe6\\x97") << "as OpenAI writes a part of a character";
+  EXPECT_EQ(completion.at("text_offset"), json({0, 1, 1, 2}));
   const json chat = data_of(kChat.event(0, piece, false)).at("choices").at(0).at("logprobs").at("content");
   EXPECT_EQ(chat.at(0).at("bytes"), json({97}));
-  EXPECT_TRUE(chat.at(1).at("bytes").is_null()) << "part of a character";
+  EXPECT_EQ(chat.at(1).at("bytes"), json({0xE6, 0x97})) << "clients join them";
+  EXPECT_EQ(chat.at(2).at("bytes"), json({0xA5}));
+  EXPECT_EQ(chat.at(3).at("token"), "<|end|>");
+  EXPECT_TRUE(chat.at(3).at("bytes").is_null()) << "it is no part of the text";
   EXPECT_EQ(chat.at(0).at("logprob"), -0.5);
+}
+
+TEST(AnswerFormat, NoTwoOfTheLikeliestTokensHaveOneName) {
+  const std::vector<LikelyToken> top = {
+      {65, "A", true, -1}, {7, "A", true, -2}, {8, "\xA5", true, -3}, {9, "\xA6", true, -4}};
+  const auto likeliest = [&](const LikelyToken& drawn) {
+    const Piece piece{.with_logprobs = true, .with_likeliest = true, .logprobs = {{drawn, 0, top}}};
+    return data_of(kCompletion.event(0, piece, false))
+        .at("choices")
+        .at(0)
+        .at("logprobs")
+        .at("top_logprobs")
+        .at(0);
+  };
+  EXPECT_EQ(likeliest(top[0]),
+            json({{"A", -1}, {"token_id:7", -2}, {"bytes:\\xa5", -3}, {"bytes:\\xa6", -4}}));
+  EXPECT_EQ(likeliest(top[1]).at("A"), -2) << "the token that was drawn is found by its own name";
+  EXPECT_EQ(likeliest(top[1]).at("token_id:65"), -1);
+  EXPECT_EQ(likeliest({10, "x", true, -9}).at("x"), -9) << "it is there although others are likelier";
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "engine/server/http/cors.h"
+#include "engine/server/http/target.h"
 #include "tests/server/http_client.h"
 #include "vm/base/error.h"
 
@@ -14,16 +16,18 @@ namespace serval::server {
 namespace {
 
 using serval::testing::HttpClient;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 // Answers "METHOD TARGET BODY"; what begins with /keep is kept instead, for the test to answer.
 class EchoServer {
  public:
-  explicit EchoServer(const HttpLimits& limits = {})
+  explicit EchoServer(const HttpLimits& limits = {}, const std::string& cors = {})
       : server_(
             loop_, limits, [this](const std::shared_ptr<Exchange>& exchange) { answer(exchange); },
-            [](int status, const std::string& why) { return HttpResponse{.status = status, .body = why}; }),
+            [](int status, const std::string& why) { return HttpResponse{.status = status, .body = why}; },
+            cors),
         port_(server_.listen("127.0.0.1", 0)) {
     loop_.start();
   }
@@ -53,6 +57,7 @@ class EchoServer {
  private:
   void answer(const std::shared_ptr<Exchange>& exchange) {
     const HttpRequest& request = exchange->request();
+    if (request.beyond_limit) return exchange->respond({.body = "beyond the limit"});
     if (!request.target.starts_with("/keep"))
       return exchange->respond({.body = request.method + " " + request.target + " " + request.body});
     kept_ = exchange;
@@ -169,6 +174,25 @@ TEST(HttpServer, AClientThatGoesIsNoticedWhileItsAnswerIsMade) {
   EXPECT_TRUE(server.gone_is_noticed());
 }
 
+// As `curl -T -` and netcat do it.
+TEST(HttpServer, AClientThatHasEndedItsSideGetsItsAnswer) {
+  EchoServer server;
+  HttpClient quick(server.port()), slow(server.port()), pipelined(server.port());
+  quick.send(post("body"));
+  quick.shut_writing();
+  EXPECT_THAT(quick.read_to_end(), ::testing::EndsWith("POST /p body"));
+  pipelined.send(get("/1") + get("/2"));
+  pipelined.shut_writing();
+  EXPECT_THAT(pipelined.read_to_end(), ::testing::EndsWith("GET /2 "));
+  slow.send(get("/keep"));
+  slow.shut_writing();
+  Exchange& exchange = server.kept();
+  // It is asked whether it still reads, in a way that clients skip.
+  EXPECT_EQ(slow.read_until("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+  server.on_loop([&] { exchange.respond({.body = "at last"}); });
+  EXPECT_THAT(slow.read_to_end(), ::testing::EndsWith("at last"));
+}
+
 TEST(HttpServer, AClientThatDoesNotReadIsGivenUp) {
   HttpLimits limits;
   limits.backlog_bytes = 1 << 20;
@@ -228,14 +252,115 @@ TEST(HttpServer, ARequestThatDoesNotComeToItsEndTimesOut) {
 }
 
 TEST(HttpServer, TooManyConnectionsAreTurnedAway) {
-  EchoServer server({.connections = 1});
+  EchoServer server({.connections = 1, .spare_connections = 0});
   HttpClient first(server.port());
   first.send(get("/"));
   first.read_until("GET / ");
   HttpClient second(server.port());
-  EXPECT_THAT(second.read_to_end(), StartsWith("HTTP/1.1 503 "));
+  EXPECT_THAT(second.read_to_end(), AllOf(StartsWith("HTTP/1.1 503 "), HasSubstr("X-Request-Id: req-")));
   first.send(get("/again"));
   first.read_until("GET /again");
+}
+
+// However many connections are idle, a health check gets through.
+TEST(HttpServer, BeyondTheLimitThereIsRoomForOneQuestion) {
+  EchoServer server({.connections = 1, .spare_connections = 2});
+  HttpClient first(server.port()), idle(server.port()), other(server.port());
+  first.send(get("/"));
+  first.read_until("GET / ");
+  for (int i = 0; i < 3; ++i) {
+    HttpClient question(server.port());
+    question.send(get("/health"));
+    EXPECT_THAT(question.read_to_end(), AllOf(HasSubstr("Connection: close"), HasSubstr("beyond the limit")));
+  }
+  EXPECT_EQ(idle.read_to_end(), "") << "the oldest that is idle makes room";
+}
+
+TEST(HttpServer, EveryAnswerHasARequestId) {
+  EchoServer server;
+  HttpClient client(server.port());
+  client.send(get("/a", "X-Request-Id: mine-1\r\n"));
+  EXPECT_THAT(client.read_until("GET /a "), HasSubstr("X-Request-Id: mine-1\r\n"));
+  client.send(get("/b"));
+  EXPECT_THAT(client.read_until("GET /b "), HasSubstr("X-Request-Id: req-")) << "not that of the one before";
+  client.send("GET / HTTP/1.1\r\nX-Request-Id: mine-2\r\n\r\n");  // without Host
+  EXPECT_THAT(client.read_to_end(),
+              AllOf(StartsWith("HTTP/1.1 400 "), HasSubstr("X-Request-Id: mine-2\r\n")));
+  for (const std::string& id : {std::string("a b"), std::string("é"), std::string(129, 'x')}) {
+    HttpClient wrong(server.port());
+    wrong.send(get("/", "X-Request-Id: " + id + "\r\n"));
+    EXPECT_THAT(wrong.read_to_end(), AllOf(StartsWith("HTTP/1.1 400 "), HasSubstr("X-Request-Id: expected")));
+  }
+}
+
+TEST(HttpServer, ARequestHasOneHost) {
+  EchoServer server;
+  for (const char* head : {"GET / HTTP/1.1\r\n\r\n", "GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",
+                           "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", "GET / HTTP/1.1\r\nHost: a b\r\n\r\n",
+                           "GET / HTTP/1.1\r\nHost: a\r\nAuthorization: x\r\nAuthorization: y\r\n\r\n"}) {
+    HttpClient client(server.port());
+    client.send(head);
+    EXPECT_THAT(client.read_to_end(), StartsWith("HTTP/1.1 400 ")) << head;
+  }
+  HttpClient old(server.port());
+  old.send("GET /old HTTP/1.0\r\n\r\n");
+  EXPECT_THAT(old.read_to_end(), ::testing::EndsWith("GET /old "));
+}
+
+TEST(HttpServer, ACompressedBodyIsRefused) {
+  EchoServer server;
+  HttpClient gzip(server.port()), plain(server.port());
+  gzip.send(post("\x1f\x8b", "Content-Encoding: gzip\r\n"));
+  EXPECT_THAT(gzip.read_to_end(),
+              AllOf(StartsWith("HTTP/1.1 415 "), HasSubstr("Accept-Encoding: identity\r\n")));
+  plain.send(post("body", "Content-Encoding: identity\r\n"));
+  plain.read_until("POST /p body");
+}
+
+TEST(HttpServer, PagesOfAnotherOriginMayAskIfItIsAllowed) {
+  const std::string question =
+      "OPTIONS /p HTTP/1.1\r\nHost: x\r\nOrigin: https://a.example\r\n"
+      "Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: authorization, "
+      "x-stainless-os\r\n\r\n";
+  const std::string origin = "Origin: https://a.example\r\n";
+  EchoServer open({}, "https://a.example"), all({}, "*"), closed;
+  HttpClient client(open.port()), any(all.port()), refused(closed.port());
+  client.send(question);
+  EXPECT_THAT(
+      client.read_until("\r\n\r\n"),
+      AllOf(StartsWith("HTTP/1.1 204 "), HasSubstr("Access-Control-Allow-Origin: https://a.example\r\n"),
+            HasSubstr("Access-Control-Allow-Headers: authorization, x-stainless-os\r\n"),
+            HasSubstr("Vary: Origin\r\n"), ::testing::Not(HasSubstr("Content-Length"))));
+  client.send(get("/a", origin));
+  EXPECT_THAT(client.read_until("GET /a "), HasSubstr("Access-Control-Allow-Origin: https://a.example\r\n"));
+  client.send(get("/b", "Origin: https://b.example\r\n"));
+  EXPECT_THAT(client.read_until("GET /b "), ::testing::Not(HasSubstr("Access-Control-Allow-Origin")));
+  any.send(question);
+  EXPECT_THAT(any.read_until("\r\n\r\n"), HasSubstr("Access-Control-Allow-Origin: *\r\n"));
+  refused.send(question);
+  EXPECT_THAT(refused.read_until("OPTIONS /p "), ::testing::Not(HasSubstr("Access-Control")));
+}
+
+TEST(Cors, AnOriginIsASchemeAndAHost) {
+  for (const char* origin : {"*", "https://a.example", "http://localhost:3000"})
+    EXPECT_TRUE(is_cors_origin(origin));
+  for (const char* other :
+       {"", "a.example", "https://", "https://a.example/", "https://a b", "null", "ftp://a"})
+    EXPECT_FALSE(is_cors_origin(other)) << other;
+}
+
+TEST(Target, IsAPathOrAUrl) {
+  const auto path = [](const char* target) { return read_target(target).value_or(Target{"none", ""}).path; };
+  EXPECT_EQ(path("/v1/models/org%2Fname?limit=1"), "/v1/models/org/name");
+  EXPECT_EQ(read_target("/a?b=%20&c").value().query, "b=%20&c");
+  EXPECT_EQ(path("http://host:8080/health"), "/health");
+  EXPECT_EQ(path("HTTPS://host/a%20b?c"), "/a b");
+  EXPECT_EQ(path("http://host"), "/");
+  EXPECT_EQ(path("http://host?a"), "/");
+  EXPECT_EQ(path("*"), "*");
+  EXPECT_EQ(path("/%C3%A9"), "/é");
+  for (const char* wrong : {"", "health", "/%", "/%4", "/%zz", "/%00", "host:80", "ftp://host/", "/%+1"})
+    EXPECT_FALSE(read_target(wrong).has_value()) << wrong;
 }
 
 TEST(HttpServer, AnAddressThatIsTakenIsAnError) {

@@ -53,6 +53,7 @@ class RandomSchema:
                 {"type": "null"},
                 {"type": "integer"},
                 {"type": "number"},
+                self.limited(),
                 {"type": "string", "minLength": least, "maxLength": least + self.random.randint(0, 8)},
                 {"type": "string", "maxLength": 9, "pattern": pattern},
                 {"type": "string", "format": self.random.choice(["date", "uuid", "time", "date-time"])},
@@ -62,6 +63,25 @@ class RandomSchema:
             ]
         )
 
+    def limited(self):
+        low = self.random.choice([-1000, -2.5, 0, 0.1, 7])
+        schema = {"type": self.random.choice(["integer", "number"])}
+        schema[self.random.choice(["minimum", "exclusiveMinimum"])] = low
+        if self.random.random() < 0.6:
+            schema[self.random.choice(["maximum", "exclusiveMaximum"])] = low + self.random.choice([1.5, 20, 3000])
+        if self.random.random() < 0.3:
+            schema["multipleOf"] = self.random.choice([1, 0.5, 0.25])
+        return schema
+
+    def union(self, depth):
+        """Objects that a property tells apart, each joined from two."""
+        elements = []
+        for tag in self.random.sample(["cat", "dog", "owl"], 2):
+            own = {"type": "object", "properties": {"kind": {"const": tag}, "x": self.value(depth - 1)}, "required": ["kind"]}
+            shared = {"properties": {"y": self.value(depth - 1)}, "required": self.random.choice([[], ["y"]])}
+            elements.append({"allOf": [own, shared]})
+        return {"oneOf": elements, "discriminator": {"propertyName": "kind"}}
+
     def value(self, depth, is_top=False):
         kind = self.random.random()
         if depth == 0 or (kind < 0.3 and not is_top):
@@ -70,7 +90,9 @@ class RandomSchema:
             return self.object(depth)
         if kind < 0.85:
             return self.array(depth)
-        if kind < 0.93:
+        if kind < 0.9:
+            return self.union(depth)
+        if kind < 0.95:
             return {"anyOf": [self.value(depth - 1) for _ in range(self.random.randint(1, 3))]}
         return {"$ref": self.random.choice(["#/$defs/leaf", "#/$defs/tree"])}
 
@@ -194,8 +216,9 @@ class JsonOutput(Case):
             for needle in needles:
                 self.assertIn(needle, str(caught.exception))
 
-        refuses(format_of({"type": "object", "properties": {"a": {"oneOf": [{}]}}}), "response_format", "oneOf", "#/properties/a")
-        refuses(format_of({"type": "integer", "minimum": 3}), "response_format", "minimum")
+        refuses(format_of({"type": "object", "properties": {"a": {"not": {}}}}), "response_format", "not", "#/properties/a")
+        refuses(format_of({"type": "integer", "minimum": 3, "maximum": 2}), "response_format", "minimum")
+        refuses(format_of({"oneOf": [{}, {}]}), "response_format", "#/oneOf")
         refuses(format_of({"type": "string", "pattern": "(?<=a)b"}), "response_format", "pattern")
         refuses(format_of({"$ref": "#/$defs/missing"}), "response_format", "not in this schema")
         refuses({"type": "json_schema"}, "response_format.json_schema")

@@ -2,8 +2,10 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
+import tempfile
 import unittest
 
 from serving import Case
@@ -55,7 +57,9 @@ class Text(Case):
         first, second = (self.server.post("/v1/completions", body)[1]["choices"] for _ in range(2))
         self.assertEqual(first, second)
         self.assertEqual(len({choice["text"] for choice in first}), 3)
-        same = run("generate", *(["-p", STORY] * 3), "-n", "20", "-s", "7", "--json").stdout
+        # The model's own sampling is the server's default, and not that of the command line.
+        flags = ["--top-k", "0", "--min-p", "0", "--repeat-last-n", "-1"]
+        same = run("generate", *(["-p", STORY] * 3), "-n", "20", "-s", "7", "--json", *flags).stdout
         self.assertEqual([choice["text"] for choice in first], [response["text"] for response in json.loads(same)["responses"]])
 
     def test_several_prompts_are_answered_in_their_order(self):
@@ -84,6 +88,57 @@ class Text(Case):
         by_text = {"prompt": STORY, "temperature": 0, "max_tokens": 10}
         answers = [self.server.post("/v1/completions", body)[1]["choices"] for body in (by_ids, by_text)]
         self.assertEqual(answers[0], answers[1])
+
+    def test_control_tokens_in_a_prompt_mean_these_tokens(self):
+        prompt = "<|start_header_id|>user<|end_header_id|>\n\nHi.<|eot_id|>"
+
+        def count(**more):
+            return self.server.post("/tokenize", {"prompt": prompt, **more})[1]["count"]
+
+        ids = [int(i) for i in run("tokenize", "-p", prompt, "--special").stdout.split()]
+        tokens = self.server.post("/tokenize", {"prompt": prompt})[1]["tokens"]
+        self.assertEqual(tokens, ids)
+        self.assertEqual(count(add_special_tokens=False), len(ids) - 1)
+        self.assertGreater(count(parse_special=False), len(ids))
+        self.assertEqual(self.server.post("/detokenize", {"tokens": tokens})[1]["prompt"], "<|begin_of_text|>" + prompt)
+        skipped = self.server.post("/detokenize", {"tokens": tokens, "skip_special_tokens": True})[1]["prompt"]
+        self.assertNotIn("<|", skipped)
+        usage = self.server.post("/v1/completions", {"prompt": prompt, "max_tokens": 1})[1]["usage"]
+        self.assertEqual(usage["prompt_tokens"], len(ids))
+        said = {"messages": [{"role": "user", "content": "Hi.<|eot_id|>"}]}
+        plain = {"messages": [{"role": "user", "content": "Hi."}]}
+        more = self.server.post("/tokenize", said)[1]["count"] - self.server.post("/tokenize", plain)[1]["count"]
+        self.assertGreater(more, 1, "in a message it is text")
+
+    def test_control_tokens_are_in_the_text_if_they_are_asked_for(self):
+        eot = self.server.post("/tokenize", {"prompt": "<|begin_of_text|>", "add_special_tokens": False})[1]["tokens"][0]
+        body = {"prompt": STORY, "max_tokens": 3, "temperature": 0, "logit_bias": {str(eot): 100}, "logprobs": 0}
+        for skip, text, joined in [(True, "", b""), (False, "<|begin_of_text|>" * 3, b"<|begin_of_text|>" * 3)]:
+            choice = self.server.post("/v1/completions", {**body, "skip_special_tokens": skip})[1]["choices"][0]
+            self.assertEqual(choice["text"], text)
+            self.assertEqual(choice["logprobs"]["tokens"], ["<|begin_of_text|>"] * 3)
+            chat = {**body, "messages": [{"role": "user", "content": "x"}], "logprobs": True, "skip_special_tokens": skip}
+            del chat["prompt"]
+            content = self.server.post("/v1/chat/completions", chat)[1]["choices"][0]["logprobs"]["content"]
+            self.assertEqual(b"".join(bytes(token["bytes"] or []) for token in content), joined)
+
+    def test_a_conversation_that_the_template_refuses_is_the_clients_mistake(self):
+        folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, folder)
+        template = os.path.join(folder, "strict.jinja")
+        with open(template, "w", encoding="utf-8") as file:
+            file.write("{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+                       "{% for m in messages %}{{ m.name | default('?') }}: {{ m.content }}\n{% endfor %}")  # fmt: skip
+        server = self.serve("--chat-template", template)
+        refused = {"messages": [{"role": "developer", "content": "x"}, {"role": "user", "content": "y"}]}
+        for path in ("/v1/chat/completions", "/tokenize"):
+            status, answer = server.post(path, refused)
+            self.assertEqual((status, answer["error"]["param"]), (400, "messages"))
+            self.assertIn("no system", answer["error"]["message"])
+            self.assertNotIn(folder, answer["error"]["message"])
+        status, answer = server.post("/tokenize", {"messages": [{"role": "user", "name": "ann", "content": "y"}]})
+        text = server.post("/detokenize", {"tokens": answer["tokens"]})[1]["prompt"]
+        self.assertEqual((status, text), (200, "ann: y\n"))
 
     def test_many_requests_at_once_get_their_own_answers(self):
         prompts = [f"The {animal}" for animal in ["fox", "owl", "bear", "cat", "dog", "mouse"]]
@@ -156,9 +211,9 @@ class Operation(Case):
 
     def test_each_request_is_a_line_of_the_log_without_its_text(self):
         server = self.serve()
-        server.post("/v1/completions", {"prompt": "Secret words", "max_tokens": 3, "user": "ann\nbob"})
+        server.post("/v1/completions", {"prompt": "Secret words", "max_tokens": 3, "user": "ann\nbob\u202e"})
         line = server.wait_for("request id=cmpl-")
-        for part in ["key=anonymous", "status=200", "reason=length", "generated_tokens=3", r'user="ann\nbob"']:
+        for part in ["key=anonymous", "status=200", "reason=length", "generated_tokens=3", r'user="ann\nbob\u202e"']:
             self.assertIn(part, line)
         self.ends_well(server)
         self.assertFalse(any("Secret" in line for line in server.log if line))
@@ -203,6 +258,31 @@ class Operation(Case):
         status, answer = server.post("/v1/completions", {"prompt": "x"})
         self.assertEqual((status, answer["error"]["code"]), (503, "loading"))
 
+    def test_a_signal_while_the_model_loads_ends_it_well(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            server = self.serve("-m", "llama-3.2-1b", "--random-weights", "1", "-c", "64", wait=False)
+            self.assertEqual(server.get("/health")[1]["status"], "loading")
+            server.signal(number)
+            self.assertEqual(server.wait(), 0, msg=server.log)
+
+    def test_every_answer_has_a_request_id(self):
+        for method, path, body in [("GET", "/nowhere", None), ("POST", "/v1/completions", "{"), ("GET", "/health", None)]:
+            self.assertRegex(self.server.ask(method, path, body)[1]["X-Request-Id"], "^req-[0-9a-f]{32}$")
+            headers = self.server.ask(method, path, body, headers={"X-Request-Id": "mine"})[1]
+            self.assertEqual(headers["X-Request-Id"], "mine")
+        _, headers, body = self.server.ask("POST", "/v1/completions", {"prompt": "x", "max_tokens": 1})
+        self.assertEqual(headers["X-Request-Id"], json.loads(body)["id"])
+
+    def test_pages_of_another_origin_may_ask_with_the_flag_alone(self):
+        server = self.serve("--cors", "https://app.example")
+        asked = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST"}
+        status, headers, _ = server.ask("OPTIONS", "/v1/chat/completions", headers=asked)
+        self.assertEqual((status, headers["Access-Control-Allow-Origin"]), (204, "https://app.example"))
+        self.assertEqual(self.server.ask("OPTIONS", "/v1/chat/completions", headers=asked)[0], 405)
+        result = run("serve", "--cors", "app.example")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn(b"--cors: 'app.example' is no origin; expected", result.stderr)
+
     def test_more_connections_than_the_flag_allows_are_told_so(self):
         server = self.serve("--max-connections", "2")
         held = [socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) for _ in range(2)]
@@ -210,8 +290,9 @@ class Operation(Case):
             self.addCleanup(client.close)
             client.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
             self.assertTrue(client.recv(65536).startswith(b"HTTP/1.1 200 "))
-        with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as late:
-            self.assertTrue(late.recv(65536).startswith(b"HTTP/1.1 503 "))
+        self.assertEqual(server.get("/v1/models")[0], 503)
+        for _ in range(20):
+            self.assertEqual(server.get("/health")[0], 200, "for a load balancer there is room")
 
     def test_a_body_may_be_as_large_as_the_flag_says(self):
         server = self.serve("--max-body", "300")

@@ -1,5 +1,6 @@
 #include "engine/server/service/service.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <future>
 #include <mutex>
@@ -9,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
+#include "models/tokenizer/utf8.h"
 #include "tests/engine/toy_engine.h"
 
 namespace serval::server {
@@ -382,6 +384,122 @@ TEST_F(ServiceTest, TokensAndTextsTurnIntoEachOther) {
             "Hi");
   EXPECT_EQ(ask("/detokenize", {{"tokens", {kVocabulary}}})->wait().status, 400);
   EXPECT_EQ(ask("/tokenize", {{"text", "Hi"}})->wait().status, 400);
+}
+
+TEST_F(ServiceTest, PathsArePercentDecoded) {
+  serve({.alias = "org/name"});
+  for (const char* path : {"/v1/models/org%2Fname", "/v1/models/org/name", "http://host/v1/models/org%2fname",
+                           "/%76%31/models", "/health?x", "http://host/health"})
+    EXPECT_EQ(ask(path)->wait().status, 200) << path;
+  for (const char* path : {"/v1/models/%", "/v1/models/x%00", "health"})
+    EXPECT_EQ(ask(path)->wait().status, 400) << path;
+}
+
+TEST_F(ServiceTest, BeyondTheLimitOfConnectionsOnlyOperatorsAreAnswered) {
+  serve();
+  const auto status = [&](const std::string& path) {
+    const auto client = std::make_shared<Client>(
+        HttpRequest{.method = "GET", .target = path, .authorization = {}, .body = {}, .beyond_limit = true});
+    loop_.post([this, client] { service_->handler()(client); });
+    return client->wait().status;
+  };
+  for (const char* path : {"/health", "/ready", "/metrics", "/version"}) EXPECT_EQ(status(path), 200) << path;
+  EXPECT_EQ(status("/v1/models"), 503);
+}
+
+TEST_F(ServiceTest, TheClientsOwnIdIsKept) {
+  serve();
+  const auto client = std::make_shared<Client>(HttpRequest{.method = "POST",
+                                                           .target = "/v1/completions",
+                                                           .authorization = {},
+                                                           .body = R"({"prompt": "Hi", "max_tokens": 1})",
+                                                           .request_id = "mine"});
+  loop_.post([this, client] { service_->handler()(client); });
+  const HttpResponse answer = client->wait();
+  EXPECT_THAT(answer.headers,
+              ::testing::Contains(std::pair<std::string, std::string>("X-Request-Id", "mine")));
+  ask("/health")->wait();
+  ASSERT_EQ(records_.size(), 1U);
+  EXPECT_EQ(records_[0].request_id, "mine");
+  EXPECT_EQ(records_[0].id, json::parse(answer.body).at("id"));
+}
+
+TEST_F(ServiceTest, ATokenThatIsNotInTheVocabularyIsRefusedByItsParameter) {
+  serve();
+  const auto param = [&](const json& more) {
+    const HttpResponse answer = complete(1, more)->wait();
+    EXPECT_EQ(answer.status, 400) << more;
+    return json::parse(answer.body).at("error").at("param");
+  };
+  EXPECT_EQ(param({{"logit_bias", {{std::to_string(kVocabulary), 1}}}}), "logit_bias");
+  EXPECT_EQ(param({{"stop_token_ids", {kVocabulary}}}), "stop_token_ids");
+}
+
+TEST_F(ServiceTest, AStreamsHeadComesBeforeItsPromptIsRead) {
+  serve({.silence = std::chrono::milliseconds(1)});
+  stop_engine();
+  const auto client = complete(3, {{"stream", true}});
+  client->wait_for(": the answer is being made\n\n");  // the first pass has not run yet
+  gate_.open();
+  const std::string events = client->wait().body;
+  EXPECT_TRUE(events.ends_with("data: [DONE]\n\n"));
+  for (size_t at = 0; at < events.size(); at = events.find("\n\n", at) + 2)
+    EXPECT_TRUE(events.compare(at, 6, "data: ") == 0 || events[at] == ':') << events.substr(at, 20);
+}
+
+// What OpenAI's clients write so, as bytes.
+std::string bytes_of_name(const std::string& name) {
+  if (!name.starts_with("bytes:")) return name;
+  std::string bytes;
+  for (size_t at = name.find("\\x"); at != std::string::npos; at = name.find("\\x", at + 1))
+    bytes += static_cast<char>(std::stoi(name.substr(at + 2, 2), nullptr, 16));
+  return bytes;
+}
+
+size_t characters_of(const std::string& utf8) {
+  return static_cast<size_t>(
+      std::ranges::count_if(utf8, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+
+// The toy's tokens are bytes: most are parts of characters, or of none.
+TEST_F(ServiceTest, TheTokensOfAnAnswerJoinToItsText) {
+  serve();
+  const auto check = [](const json& tokens, const json& offsets, const std::string& text) {
+    std::string bytes, storage;
+    Utf8Stream whole;
+    size_t characters = 0;
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      EXPECT_EQ(offsets.at(i), characters);
+      const std::string part = bytes_of_name(tokens.at(i).get<std::string>());
+      characters += characters_of(whole.push(part));
+      bytes += part;
+    }
+    EXPECT_EQ(utf8_lossy(bytes, &storage), text);
+  };
+  for (const uint64_t seed : {1, 2, 3}) {
+    const json asked = {{"logprobs", 5}, {"temperature", 1}, {"seed", seed}};
+    const json choice = json::parse(complete(60, asked)->wait().body).at("choices").at(0);
+    const json& logprobs = choice.at("logprobs");
+    EXPECT_EQ(logprobs.at("tokens").size(), 60U);
+    check(logprobs.at("tokens"), logprobs.at("text_offset"), choice.at("text"));
+    for (size_t i = 0; i < 60; ++i) {
+      const json& top = logprobs.at("top_logprobs").at(i);
+      EXPECT_EQ(top.at(logprobs.at("tokens").at(i).get<std::string>()), logprobs.at("token_logprobs").at(i));
+      EXPECT_GE(top.size(), 5U);
+      EXPECT_LE(top.size(), 6U) << "the likeliest, and the one that was drawn";
+    }
+  }
+}
+
+TEST_F(ServiceTest, TokensOfAStopStringAreNotListed) {
+  serve();
+  const std::string text = alone(40).text;
+  const std::string stop = text.substr(text.find('<'), 5);  // a token that reads as its number
+  for (const bool stream : {false, true}) {
+    const auto client = complete(40, {{"logprobs", 0}, {"stop", stop}, {"stream", stream}});
+    const std::string body = client->wait().body;
+    EXPECT_EQ(body.find("\"" + stop + "\""), std::string::npos) << body;
+  }
 }
 
 TEST_F(ServiceTest, APromptThatDoesNotFitIsRefused) {

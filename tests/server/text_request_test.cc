@@ -45,6 +45,21 @@ TEST(TextRequest, WhatIsNotGivenIsTheModelsOwn) {
   EXPECT_EQ(chat(R"({"messages": [{"role": "user", "content": "Hi"}]})").request.max_tokens, -1);
 }
 
+TEST(TextRequest, SaysWhatControlTokensMean) {
+  const Request plain = completion(R"({"prompt": "Hi"})").request;
+  EXPECT_TRUE(plain.special && plain.add_special_tokens && plain.skip_special_tokens);
+  const Request other = completion(R"({"prompt": "Hi", "parse_special": false, "add_special_tokens": false,
+    "skip_special_tokens": false})")
+                            .request;
+  EXPECT_FALSE(other.special || other.add_special_tokens || other.skip_special_tokens);
+  const std::string messages = R"({"messages": [{"role": "user", "content": "x"}])";
+  EXPECT_FALSE(chat(messages + R"(, "skip_special_tokens": false})").request.skip_special_tokens);
+  for (const char* member : {R"("add_special_tokens": true)", R"("parse_special": true)",
+                             R"("add_generation_prompt": false)", R"("continue_final_message": true)"})
+    EXPECT_EQ(refusal_of(messages + ", " + member + "}", TextPath::kChat).code, "unsupported_parameter")
+        << member;
+}
+
 TEST(TextRequest, ReadsEveryParameter) {
   const TextRequest request =
       completion(R"({"model": "toy", "prompt": "Hi", "max_tokens": 3, "temperature": 0,
@@ -91,6 +106,25 @@ TEST(TextRequest, AMessageIsATextOrPartsOfText) {
   const auto& messages = std::get<std::vector<ChatMessage>>(request.prompts.at(0));
   EXPECT_EQ(messages.at(0).role, "system");
   EXPECT_EQ(messages.at(1).content, "ab");
+}
+
+TEST(TextRequest, AMessageMayHaveANameAndEmptyMembers) {
+  const TextRequest request = chat(R"({"messages": [{"role": "developer", "content": "Be kind."},
+    {"role": "user", "content": "a", "name": "ann"},
+    {"role": "assistant", "content": "b", "tool_calls": [], "annotations": [], "refusal": null}]})");
+  const auto& messages = std::get<std::vector<ChatMessage>>(request.prompts.at(0));
+  EXPECT_EQ(messages.at(0).role, "system");
+  EXPECT_EQ(messages.at(1).name, "ann");
+  EXPECT_EQ(messages.at(2).content, "b");
+  for (const auto& [member, param] : {std::pair(R"("tool_calls": [{}])", "messages[0].tool_calls"),
+                                      {R"("annotations": 1)", "messages[0].annotations"},
+                                      {R"("refusal": "no")", "messages[0].refusal"},
+                                      {R"("name": 7)", "messages[0].name"},
+                                      {R"("weight": 1)", "messages[0].weight"}}) {
+    const std::string body =
+        std::string(R"({"messages": [{"role": "assistant", "content": "x", )") + member + "}]}";
+    EXPECT_EQ(refusal_of(body, TextPath::kChat).param, param) << body;
+  }
 }
 
 TEST(TextRequest, NamesTheParameterThatIsWrong) {
@@ -199,7 +233,14 @@ TEST(TextRequest, WhatIsNotSupportedIsRefusedByName) {
 TEST(TextRequest, WhatAsksForNothingIsNoParameter) {
   completion(R"({"prompt": "x", "tools": [], "suffix": null, "presence_penalty": 0, "logit_bias": {}})");
   chat(R"({"messages": [{"role": "user", "content": "x"}], "response_format": {"type": "text"},
-    "modalities": ["text"], "store": false, "service_tier": "auto"})");
+    "modalities": ["text"], "store": false, "service_tier": "auto", "tool_choice": "none", "echo": false,
+    "parallel_tool_calls": true, "add_generation_prompt": true, "skip_special_tokens": true,
+    "add_special_tokens": false, "stream": true, "stream_options": {"include_obfuscation": false}})");
+  parse_text_request(R"({"input": "x", "tool_choice": "auto", "parallel_tool_calls": false, "include": []})",
+                     TextPath::kResponses, kDefaults);
+  EXPECT_EQ(refusal_of(R"({"prompt": "x", "tool_choice": "required"})").param, "tool_choice");
+  EXPECT_EQ(refusal_of(R"({"prompt": "x", "add_generation_prompt": true})").param, "add_generation_prompt")
+      << "a prompt has none";
 }
 
 TEST(TextRequest, AnotherModelIsNotFound) {
@@ -213,6 +254,10 @@ TEST(TextRequest, ABodyIsOneJsonObject) {
                            R"({"prompt": "x", "prompt": "y"})", R"({"prompt": "\ud800"})"})
     EXPECT_EQ(refusal_of(body).status, 400) << body;
   EXPECT_EQ(refusal_of(std::string(100'000, '[')).code, "invalid_json");
+  std::string schema = "{}";
+  for (int i = 0; i < 127; ++i) schema = R"({"properties":{"a":)" + schema + "}}";
+  completion(R"({"prompt": "x", "response_format": {"type": "json_schema", "json_schema": {"schema": )" +
+             schema + "}}}");
 }
 
 TEST(ErrorObject, HasOpenAisMembers) {
@@ -221,6 +266,11 @@ TEST(ErrorObject, HasOpenAisMembers) {
   EXPECT_EQ(error.at("type"), "invalid_request_error");
   EXPECT_EQ(error.at("param"), "n");
   EXPECT_EQ(error.at("code"), "invalid_value");
+  EXPECT_EQ(engine_error(ErrorKind::kUsage, "logit_bias[0]: token 9; limit: 0 to 8").param, "logit_bias");
+  EXPECT_EQ(engine_error(ErrorKind::kUsage, "prompt 1: too long").param, "prompt");
+  EXPECT_EQ(engine_error(ErrorKind::kUsage, "the engine has ended").param, "");
+  EXPECT_STREQ(engine_error(ErrorKind::kRuntime, "/srv/model/tokenizer.json: damaged").what(),
+               "tokenizer.json: damaged");
   EXPECT_TRUE(nlohmann::json::parse(error_json({500, "", "x"})).at("error").at("param").is_null());
 }
 

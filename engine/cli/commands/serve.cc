@@ -11,6 +11,7 @@
 #include "engine/cli/input/signals.h"
 #include "engine/cli/output/log.h"
 #include "engine/cli/output/output.h"
+#include "engine/server/http/cors.h"
 #include "engine/server/http/descriptor_limit.h"
 #include "engine/server/metrics/request_log.h"
 #include "engine/server/server.h"
@@ -86,6 +87,15 @@ void Flags::declare_server(FlagSet& set) {
             [this](const FlagValue& v) { api_key = parse_text(v); });
   set.value("--api-key-file", "FILE", "clients must send one of these keys; lines NAME:KEY or KEY",
             [this](const FlagValue& v) { api_key_file = parse_text(v); });
+  set.value("--cors", "ORIGIN",
+            "browsers may ask from pages of ORIGIN, as https://example.org, too; *: of any. Default: of this "
+            "server "
+            "only",
+            [this](const FlagValue& v) {
+              server.cors = parse_text(v);
+              if (!server::is_cors_origin(server.cors))
+                reject(v, "is no origin; expected SCHEME://HOST[:PORT], as https://example.org, or *");
+            });
   set.value("-a,--alias", "NAME", "what clients call the model. Default: its own name",
             [this](const FlagValue& v) { server.service.alias = parse_text(v); });
 }
@@ -132,8 +142,9 @@ server::ApiKeys keys_of(const Flags& flags) {
   return keys;
 }
 
-size_t connections_that_fit(size_t wanted) {
-  const size_t fit = server::raise_descriptor_limit(wanted);
+size_t connections_that_fit(size_t wanted, size_t spare) {
+  const size_t all = server::raise_descriptor_limit(wanted + spare);
+  const size_t fit = all - std::min(all, spare);
   if (fit < wanted)
     log_warning(fmt::format("{} connections at most, because of the limit of open files (ulimit -n)", fit));
   return std::max<size_t>(fit, 1);
@@ -154,8 +165,9 @@ struct Ending {
 
 // Serves until the server drains or the engine fails.
 Ending serve_model(server::Server& server, const Flags& flags) {
+  const QuitScope loading;  // nothing has been asked yet: a signal ends the program at once, and well
   Engine engine = load_engine_for(server.service(), flags.engine, flags.output.progress);
-  const DeferScope signals;  // earlier signals end the program at once
+  const DeferScope signals;
   server.drain_on(signals.descriptor(), std::chrono::duration<double>(flags.drain_timeout_s),
                   [] { log_info("no request is taken any more; those that run or wait are answered"); });
   server.service().attach(engine);
@@ -169,7 +181,8 @@ Ending serve_model(server::Server& server, const Flags& flags) {
 
 Ending serve(Flags& flags) {
   flags.server.service.keys = keys_of(flags);
-  flags.server.http.connections = connections_that_fit(flags.server.http.connections);
+  flags.server.http.connections =
+      connections_that_fit(flags.server.http.connections, flags.server.http.spare_connections);
   const bool needs_key = !flags.server.service.keys.empty();
   const bool logs = flags.request_log != "none";
   RequestLog log(logs ? flags.request_log : "");

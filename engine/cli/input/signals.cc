@@ -16,6 +16,7 @@ namespace {
 std::atomic<int> arrived_signal{0};
 std::atomic<Engine*> engine_to_cancel{nullptr};
 std::atomic<bool> deferred{false};
+std::atomic<bool> quits{false};
 int wake_pipe[2] = {-1, -1};  // read end, write end
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<Engine*>::is_always_lock_free);
 
@@ -26,7 +27,7 @@ void on_signal(int number) {
   const int earlier = arrived_signal.exchange(number);
   if (!arranged || earlier != 0) {
     erase_progress();
-    _exit(kSignalExitBase + number);
+    _exit(quits.load() && earlier == 0 ? 0 : kSignalExitBase + number);
   }
   const char byte = 0;
   [[maybe_unused]] const ssize_t written = ::write(wake_pipe[1], &byte, 1);
@@ -66,6 +67,13 @@ int take_signal() noexcept {
   while (::read(wake_pipe[0], drained, sizeof drained) > 0) {
   }
   return arrived_signal.exchange(0);
+}
+
+QuitScope::QuitScope() noexcept {
+  quits = true;
+}
+QuitScope::~QuitScope() {
+  quits = false;
 }
 
 CancelScope::CancelScope(Engine& engine) noexcept {

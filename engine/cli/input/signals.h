@@ -17,6 +17,16 @@ int pending_signal() noexcept;
 // Returns the pending signal like pending_signal(), and clears it.
 int take_signal() noexcept;
 
+// While it lives, a signal for which nothing else is arranged ends the program with status 0: nothing is
+// lost. One at a time.
+class QuitScope {
+ public:
+  QuitScope() noexcept;
+  ~QuitScope();
+  QuitScope(const QuitScope&) = delete;
+  QuitScope& operator=(const QuitScope&) = delete;
+};
+
 inline constexpr int kSignalExitBase = 128;  // a shell's convention: 128 + the signal's number
 
 // While it lives, a signal is pending and cancels `engine`'s run. Only one may exist at a time.

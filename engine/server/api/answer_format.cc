@@ -1,45 +1,71 @@
 #include "engine/server/api/answer_format.h"
 
+#include <set>
 #include <utility>
 
 #include "fmt/format.h"
 
 #include "engine/server/api/json_text.h"
+#include "models/tokenizer/utf8.h"
 
 namespace serval::server {
 namespace {
 
 using nlohmann::ordered_json;
 
-// U+FFFD stands for bytes that are no whole character by themselves.
-constexpr const char* kReplacement = "\xEF\xBF\xBD";
-
-ordered_json bytes_of(const std::string& text) {
-  if (text.find(kReplacement) != std::string::npos) return nullptr;
+// Null for a token that is no part of the text: so the bytes of all tokens, joined, are the text.
+ordered_json bytes_of(const LikelyToken& token) {
+  if (!token.in_text) return nullptr;
   ordered_json bytes = ordered_json::array();
-  for (const char c : text) bytes.push_back(static_cast<unsigned char>(c));
+  for (const char c : token.bytes) bytes.push_back(static_cast<unsigned char>(c));
   return bytes;
 }
 
-ordered_json likeliest_of(const TokenLogprob& token) {
+// As OpenAI writes it: "bytes:\xe6\x97" for bytes that are no whole characters.
+std::string name_of(const LikelyToken& token) {
+  std::string storage;
+  if (utf8_lossy(token.bytes, &storage).data() == token.bytes.data()) return token.bytes;
+  std::string name = "bytes:";
+  for (const char c : token.bytes) name += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  return name;
+}
+
+// A member for each of the likeliest tokens and for the one that was drawn, whose name is its own. Of other
+// tokens with one name, as "A" and a byte token 0x41, the likeliest has it, and the others are named by their
+// ids, as vLLM does it.
+ordered_json likeliest_of(const TokenLogprob& drawn) {
   ordered_json likeliest = ordered_json::object();
-  for (const LikelyToken& one : token.likeliest) likeliest[one.text] = one.log_probability;
+  const std::string own = name_of(drawn.token);
+  std::set<std::string> taken = {own};
+  bool has_own = false;
+  for (const LikelyToken& token : drawn.likeliest) {
+    if (token.id == drawn.token.id) {
+      likeliest[own] = token.log_probability;
+      has_own = true;
+      continue;
+    }
+    std::string name = name_of(token);
+    if (!taken.insert(name).second) name = fmt::format("token_id:{}", token.id);
+    while (likeliest.contains(name)) name += '\'';
+    likeliest[name] = token.log_probability;
+  }
+  if (!has_own) likeliest[own] = drawn.token.log_probability;
   return likeliest;
 }
 
-ordered_json chat_token(const std::string& text, float log_probability) {
-  return {{"token", text}, {"logprob", log_probability}, {"bytes", bytes_of(text)}};
+ordered_json chat_token(const LikelyToken& token) {
+  return {{"token", name_of(token)}, {"logprob", token.log_probability}, {"bytes", bytes_of(token)}};
 }
 
 ordered_json completion_logprobs(const Piece& piece) {
   if (!piece.with_logprobs) return nullptr;
   ordered_json likeliest = ordered_json::array();
   ordered_json tokens = ordered_json::array(), values = tokens, offsets = tokens;
-  for (const TokenLogprob& token : piece.logprobs) {
-    tokens.push_back(token.text);
-    values.push_back(token.log_probability);
-    offsets.push_back(token.text_offset);
-    likeliest.push_back(likeliest_of(token));
+  for (const TokenLogprob& drawn : piece.logprobs) {
+    tokens.push_back(name_of(drawn.token));
+    values.push_back(drawn.token.log_probability);
+    offsets.push_back(drawn.text_offset);
+    likeliest.push_back(likeliest_of(drawn));
   }
   return {{"tokens", tokens},
           {"token_logprobs", values},
@@ -50,11 +76,10 @@ ordered_json completion_logprobs(const Piece& piece) {
 ordered_json chat_logprobs(const Piece& piece) {
   if (!piece.with_logprobs) return nullptr;
   ordered_json content = ordered_json::array();
-  for (const TokenLogprob& token : piece.logprobs) {
-    ordered_json shown = chat_token(token.text, token.log_probability);
+  for (const TokenLogprob& drawn : piece.logprobs) {
+    ordered_json shown = chat_token(drawn.token);
     shown["top_logprobs"] = ordered_json::array();
-    for (const LikelyToken& one : token.likeliest)
-      shown["top_logprobs"].push_back(chat_token(one.text, one.log_probability));
+    for (const LikelyToken& token : drawn.likeliest) shown["top_logprobs"].push_back(chat_token(token));
     content.push_back(std::move(shown));
   }
   return {{"content", content}, {"refusal", nullptr}};

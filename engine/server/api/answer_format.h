@@ -15,16 +15,17 @@ struct Usage {
   int64_t completion_tokens = 0;
 };
 
+// A token as log probabilities show it.
 struct LikelyToken {
-  std::string text;
+  int32_t id = 0;
+  std::string bytes = {};  // need not be whole characters
+  bool in_text = true;     // false: a control token, which the answer's text leaves out
   float log_probability = 0;
 };
 
-// A token as log probabilities show it.
 struct TokenLogprob {
-  std::string text = {};
-  float log_probability = 0;
-  size_t text_offset = 0;  // of the token in the answer's text, in bytes
+  LikelyToken token = {};
+  size_t text_offset = 0;  // of the character in the answer's text in which the token begins, in characters
   std::vector<LikelyToken> likeliest = {};
 };
 

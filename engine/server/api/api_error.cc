@@ -1,14 +1,35 @@
 #include "engine/server/api/api_error.h"
 
+#include <algorithm>
+
 #include "nlohmann/json.hpp"
 
 #include "engine/server/api/json_text.h"
+#include "engine/server/api/parameters.h"
 
 namespace serval::server {
 
+namespace {
+
+// Messages of Error begin with a file or a field. Where the server has its files is not for clients.
+std::string without_folder(const std::string& message) {
+  const size_t end = std::min(message.find(": "), message.size());
+  const size_t slash = message.rfind('/', end);
+  return slash == std::string::npos ? message : message.substr(slash + 1);
+}
+
+// The parameter with which the message of a kUsage begins: "logit_bias[0]: …"; empty: none.
+std::string param_in(const std::string& message) {
+  const std::string name = message.substr(0, message.find_first_of(":[, "));
+  const bool known = std::ranges::find(parameters(), name, &Parameter::name) != parameters().end();
+  return known ? name : "";
+}
+
+}  // namespace
+
 ApiError engine_error(ErrorKind kind, const std::string& message) {
-  return kind == ErrorKind::kUsage ? ApiError(400, "invalid_value", message)
-                                   : ApiError(500, "engine_error", message);
+  return kind == ErrorKind::kUsage ? ApiError(400, "invalid_value", message, param_in(message))
+                                   : ApiError(500, "engine_error", without_folder(message));
 }
 
 ApiError engine_failed(const std::string& fault) {

@@ -23,7 +23,8 @@ struct ApiError : std::runtime_error {
   std::string allow = {};  // of a 405: the methods that its path has
 };
 
-// What the engine refused with an Error of this kind: 400 for kUsage, else 500.
+// What the engine refused with an Error of this kind: 400 for kUsage, else 500. Names the parameter with
+// which the message begins, and no folder of the server.
 ApiError engine_error(ErrorKind kind, const std::string& message);
 // 500: a fault has stopped the engine.
 ApiError engine_failed(const std::string& fault);

@@ -5,6 +5,7 @@
 
 #include "fmt/format.h"
 
+#include "engine/server/api/limits.h"
 #include "vm/base/error.h"
 #include "vm/base/json_fields.h"
 #include "vm/base/json_file.h"
@@ -27,7 +28,7 @@ bool is_within(const json& value, int64_t least, int64_t most) {
 json parse_body(const std::string& body) {
   json parsed;
   try {
-    parsed = parse_json_text(body, "body");
+    parsed = parse_json_text(body, "body", api_limit::kBodyDepth);
   } catch (const Error& error) {
     throw ApiError(400, "invalid_json", error.what());
   }

@@ -14,8 +14,8 @@
 
 namespace serval::server {
 
-// The body as a JSON object. 400 for anything else, and for nesting, counts and repeated keys beyond
-// vm/base/json_file.h.
+// The body as a JSON object. 400 for anything else, and for nesting deeper than limits.h has it, and for
+// counts and repeated keys beyond vm/base/json_file.h.
 nlohmann::json parse_body(const std::string& body);
 
 // Reads from `object`, which outlives it. A parameter that is null counts as absent.

@@ -16,42 +16,55 @@ namespace {
 
 using nlohmann::json;
 
-std::vector<Parameter> make_parameters() {
-  using namespace api_limit;
+constexpr bool kYes = true, kNo = false;
+
+// How a token is drawn.
+std::vector<Parameter> drawing_parameters() {
   const std::string model_default = "the model's `generation_config.json`, else ";
-  const std::string names = fmt::format("{} bytes", kNameBytes);
-  const std::string stops = fmt::format("{} strings of 1 to {} bytes", kStopStrings, kStopBytes);
-  const std::string answers = fmt::format("1 to {}; of all prompts together {}", kAnswers, kAnswers);
-  constexpr bool kYes = true, kNo = false;
   return {
-      {"model", kYes, kYes, "string", "the model that is served", names,
-       "its name, as `/v1/models` lists it"},
-      {"prompt", kYes, kNo, "string, token ids, or an array of either", "required",
-       fmt::format("1 to {} prompts; tokens: the context less one", kPrompts), "what is continued"},
-      {"messages", kNo, kYes, "array", "required", fmt::format("1 to {}", kMessages),
-       "`role` is `system`, `user` or `assistant`, `content` a string or parts of `type` `text`"},
-      {"max_tokens", kYes, kYes, "integer",
-       fmt::format("{}; chat: what the context leaves", kCompletionTokens), fmt::format("0 to {}", INT32_MAX),
-       "most tokens of an answer; the context may end it before"},
-      {"max_completion_tokens", kNo, kYes, "integer", "as `max_tokens`", fmt::format("0 to {}", INT32_MAX),
-       "the same; set one of the two"},
-      {"temperature", kYes, kYes, "number", model_default + "0.8", sampling_range::kTemperature.text(),
+      {"temperature", kYes, kYes, "number", model_default + "1", sampling_range::kTemperature.text(),
        "0: always the likeliest token"},
-      {"top_p", kYes, kYes, "number", model_default + "0.95", sampling_range::kTopP.text(),
+      {"top_p", kYes, kYes, "number", model_default + "1", sampling_range::kTopP.text(),
        "keeps the likeliest tokens that make up this much of the probability; 1: all"},
-      {"top_k", kYes, kYes, "integer", model_default + "40", fmt::format("-1 to {}", INT32_MAX),
+      {"top_k", kYes, kYes, "integer", model_default + "0", fmt::format("-1 to {}", INT32_MAX),
        "keeps so many of the likeliest tokens; 0 or -1: all"},
-      {"min_p", kYes, kYes, "number", model_default + "0.05", sampling_range::kMinP.text(),
+      {"min_p", kYes, kYes, "number", model_default + "0", sampling_range::kMinP.text(),
        "drops tokens less likely than so many times the likeliest"},
       {"repetition_penalty", kYes, kYes, "number", model_default + "1",
        sampling_range::kRepetitionPenalty.text(),
        "makes the tokens that `repeat_last_n` looks back on less likely; 1: off"},
-      {"repeat_last_n", kYes, kYes, "integer", "64", sampling_range::kRepeatLastN.text(),
+      {"repeat_last_n", kYes, kYes, "integer", "-1", sampling_range::kRepeatLastN.text(),
        "tokens that `repetition_penalty` looks back on; 0: none, -1: all"},
       {"presence_penalty", kYes, kYes, "number", "0", sampling_range::kPresencePenalty.text(),
        "subtracted from the logits of tokens that the answer has"},
       {"frequency_penalty", kYes, kYes, "number", "0", sampling_range::kFrequencyPenalty.text(),
        "the same, once for each time that the answer has the token"},
+  };
+}
+
+std::vector<Parameter> make_parameters() {
+  using namespace api_limit;
+  const std::string names = fmt::format("{} bytes", kNameBytes);
+  const std::string stops = fmt::format("{} strings of 1 to {} bytes", kStopStrings, kStopBytes);
+  const std::string answers = fmt::format("1 to {}; of all prompts together {}", kAnswers, kAnswers);
+  std::vector<Parameter> all = {
+      {"model", kYes, kYes, "string", "the model that is served", names,
+       "its name, as `/v1/models` lists it"},
+      {"prompt", kYes, kNo, "string, token ids, or an array of either", "required",
+       fmt::format("1 to {} prompts; tokens: the context less one", kPrompts), "what is continued"},
+      {"add_special_tokens", kYes, kNo, "boolean", "true", "",
+       "the model's own tokens are put around a prompt of text: BOS, where it wants one"},
+      {"parse_special", kYes, kNo, "boolean", "true", "",
+       "control tokens that are written in a prompt of text mean these tokens; false: they are text"},
+      {"messages", kNo, kYes, "array", "required", fmt::format("1 to {}", kMessages),
+       "`role` is `system`, `developer` (read as `system`), `user` or `assistant`, `content` a string or "
+       "parts "
+       "of `type` `text`, `name` what the chat template may write. Control tokens in them are text"},
+      {"max_tokens", kYes, kYes, "integer",
+       fmt::format("{}; chat: what the context leaves", kCompletionTokens), fmt::format("0 to {}", INT32_MAX),
+       "most tokens of an answer; the context may end it before"},
+      {"max_completion_tokens", kNo, kYes, "integer", "as `max_tokens`", fmt::format("0 to {}", INT32_MAX),
+       "the same; set one of the two"},
       {"logit_bias", kYes, kYes, "object", "none",
        fmt::format("{} tokens, each {}", kLogitBiases, sampling_range::kLogitBias.text()),
        "token id → what is added to its logit"},
@@ -65,6 +78,8 @@ std::vector<Parameter> make_parameters() {
       {"stop_token_ids", kYes, kYes, "array of integers", "none",
        fmt::format("{}, the model's own included", kStopTokens), "the text ends before the first of these"},
       {"ignore_eos", kYes, kYes, "boolean", "false", "", "goes on after an end-of-text token"},
+      {"skip_special_tokens", kYes, kYes, "boolean", "true", "",
+       "the text leaves control tokens out; false: they are written in it, but for the one that ends it"},
       {"response_format", kYes, kYes, "object", "`{\"type\": \"text\"}`",
        "`type` is `text`, `json_object` or `json_schema`; not with `min_tokens` or `ignore_eos`",
        "the text is JSON: any object, or valid under `json_schema.schema` ([below](#json-output))"},
@@ -82,21 +97,97 @@ std::vector<Parameter> make_parameters() {
        "smaller ones are served first"},
       {"user", kYes, kYes, "string", "none", names, "stands in the request's log line"},
   };
+  const std::vector<Parameter> sampling = drawing_parameters();
+  const auto after = std::ranges::find(all, "logit_bias", &Parameter::name);
+  all.insert(after, sampling.begin(), sampling.end());
+  return all;
 }
 
-// Members of OpenAI's requests that ask for nothing special with these values.
-bool asks_for_nothing(const std::string& name, const json& value) {
-  if (value.is_null()) return true;
-  if ((value.is_array() || value.is_object()) && value.empty())
-    return name == "tools" || name == "functions" || name == "metadata";
-  if (name == "modalities") return value == json{"text"};
-  if (name == "suffix") return value.is_string() && value.get_ref<const std::string&>().empty();
-  if (name == "store") return value == false;
-  if (name == "service_tier") return value == "auto" || value == "default";
-  return false;
+// A member of OpenAI's or vLLM's requests that asks for what happens anyway with these values.
+struct Neutral {
+  std::string_view name;
+  json values;  // an array
+  bool completions = false, chat = false, responses = false;
+};
+
+const std::vector<Neutral>& neutral_members() {
+  constexpr bool kYes = true, kNo = false;
+  const json no = json::array({false}), yes = json::array({true}), either = json::array({true, false});
+  const json empty_list = json::array({json::array()}), empty_object = json::array({json::object()});
+  const json unforced = json::array({"none", "auto"});
+  static const std::vector<Neutral> all = {
+      {"tools", empty_list, kYes, kYes, kYes},
+      {"tool_choice", unforced, kYes, kYes, kYes},
+      {"parallel_tool_calls", either, kYes, kYes, kYes},
+      {"functions", empty_list, kYes, kYes, kNo},
+      {"function_call", unforced, kYes, kYes, kNo},
+      {"documents", empty_list, kNo, kYes, kNo},
+      {"modalities", json::array({json::array({"text"})}), kYes, kYes, kNo},
+      {"suffix", json::array({""}), kYes, kNo, kNo},
+      {"echo", no, kNo, kYes, kNo},
+      {"metadata", empty_object, kYes, kYes, kYes},
+      {"include", empty_list, kNo, kNo, kYes},
+      {"store", no, kYes, kYes, kYes},
+      {"background", no, kNo, kNo, kYes},
+      {"truncation", json::array({"disabled"}), kNo, kNo, kYes},
+      {"service_tier", json::array({"auto", "default"}), kYes, kYes, kYes},
+      {"add_generation_prompt", yes, kNo, kYes, kNo},
+      {"continue_final_message", no, kNo, kYes, kNo},
+      {"chat_template_kwargs", empty_object, kNo, kYes, kNo},
+      {"add_special_tokens", no, kNo, kYes, kNo},
+      {"parse_special", no, kNo, kYes, kNo},
+      {"skip_special_tokens", yes, kNo, kNo, kYes},
+      {"spaces_between_special_tokens", yes, kYes, kYes, kNo},
+      {"include_stop_str_in_output", no, kYes, kYes, kNo},
+      {"use_beam_search", no, kYes, kYes, kNo},
+      {"length_penalty", json::array({1}), kYes, kYes, kNo},
+      {"bad_words", empty_list, kYes, kYes, kNo},
+      {"return_token_ids", no, kYes, kYes, kNo},
+      {"return_tokens_as_token_ids", no, kYes, kYes, kNo},
+  };
+  return all;
+}
+
+bool is_of(const Neutral& member, TextPath path) {
+  switch (path) {
+    case TextPath::kCompletions:
+      return member.completions;
+    case TextPath::kChat:
+      return member.chat;
+    case TextPath::kResponses:
+      break;
+  }
+  return member.responses;
+}
+
+// "Without effect: …", each member with its values and its paths.
+std::string neutral_list() {
+  std::string list;
+  for (const Neutral& member : neutral_members()) {
+    std::string values;
+    for (const json& value : member.values)
+      values += fmt::format("{}`{}`", values.empty() ? "" : " or ", value.dump());
+    std::string paths;
+    const auto add = [&](bool is, const char* path) {
+      if (is) paths += (paths.empty() ? "" : ", ") + std::string(path);
+    };
+    add(member.completions, "completions");
+    add(member.chat, "chat");
+    add(member.responses, "responses");
+    list += fmt::format("| `{}` | {} | {} |\n", member.name, values, paths);
+  }
+  return "| taken and without effect | with | of |\n| --- | --- | --- |\n" + list;
 }
 
 }  // namespace
+
+bool asks_for_nothing(TextPath path, std::string_view name, const json& value) {
+  if (value.is_null()) return true;
+  const auto& all = neutral_members();
+  const auto member = std::ranges::find(all, name, &Neutral::name);
+  return member != all.end() && is_of(*member, path) &&
+         std::ranges::find(member->values, value) != member->values.end();
+}
 
 std::span<const Parameter> parameters() {
   static const std::vector<Parameter> all = make_parameters();
@@ -111,7 +202,7 @@ std::string parameter_table() {
     table += fmt::format("| `{}` | {} | {} | {} | {} | {} |\n", p.name, paths, p.type, p.fallback, p.limit,
                          p.meaning);
   }
-  return table;
+  return table + "\n" + neutral_list();
 }
 
 void refuse_unsupported(const json& body, TextPath path) {
@@ -119,7 +210,7 @@ void refuse_unsupported(const json& body, TextPath path) {
     const auto known = std::ranges::find(parameters(), name, &Parameter::name);
     const bool is_known =
         known != parameters().end() && (path == TextPath::kChat ? known->chat : known->completions);
-    if (is_known || asks_for_nothing(name, value)) continue;
+    if (is_known || asks_for_nothing(path, name, value)) continue;
     BodyFields(json{{name, true}}).refuse_others({});
   }
 }

@@ -24,11 +24,14 @@ struct Parameter {
 
 // In the order of the page.
 std::span<const Parameter> parameters();
-// The rows of docs/api.md's table.
+// The rows of docs/api.md's table, and below it what asks_for_nothing().
 std::string parameter_table();
 
-// Refuses, by name, the first member of `body` that is no parameter of `path`, a completion's or a chat's. A
-// member that is null, or that asks for what happens anyway ("tools": [], "store": false), is none.
+// Whether a member asks for what happens anyway ("tools": [], "store": false), or is null.
+bool asks_for_nothing(TextPath path, std::string_view name, const nlohmann::json& value);
+
+// Refuses, by name, the first member of `body` that is no parameter of `path`, a completion's or a chat's,
+// and asks for something.
 void refuse_unsupported(const nlohmann::json& body, TextPath path);
 
 }  // namespace serval::server

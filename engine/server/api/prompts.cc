@@ -50,18 +50,37 @@ std::string parse_parts(const json& parts, const std::string& name, PartTypes ty
   return text;
 }
 
+// OpenAI's newer name of the system's role is `developer`.
+std::string parse_role(const BodyFields& fields, const std::string& name) {
+  const auto role = fields.text("role", api_limit::kNameBytes);
+  if (role == "developer") return "system";
+  if (role == "system" || role == "user" || role == "assistant") return *role;
+  refuse_parameter(name + ".role", (role ? shown_value(*role) : "absent") +
+                                       "; expected system, developer, user or assistant");
+}
+
+// Members of OpenAI's messages that ask for nothing while they are empty. Clients send an answer back with
+// them.
+void check_empty_members(const BodyFields& fields) {
+  for (const char* member : {"tool_calls", "annotations"}) {
+    const json* value = fields.find(member);
+    if (value != nullptr && !(value->is_array() && value->empty()))
+      refuse_parameter(fields.full_name(member), shown_value(*value) + "; only an empty array is supported");
+  }
+  const json* refusal = fields.find("refusal");
+  if (refusal != nullptr && !is_empty_text(*refusal))
+    refuse_parameter(fields.full_name("refusal"), shown_value(*refusal) + "; only null is supported");
+}
+
 // `fields` are those of an object.
 ChatMessage parse_message(const BodyFields& fields, const std::string& name, PartTypes types) {
-  const auto role = fields.text("role", api_limit::kNameBytes);
-  if (role != "system" && role != "user" && role != "assistant")
-    refuse_parameter(name + ".role",
-                     (role ? shown_value(*role) : "absent") + "; expected system, user or assistant");
+  const std::string role = parse_role(fields, name);
   const json* content = fields.find("content");
   if (content == nullptr) refuse_parameter(name + ".content", "absent; expected a string or parts of text");
-  if (content->is_string()) return {*role, content->get<std::string>()};
+  if (content->is_string()) return {role, content->get<std::string>()};
   if (!content->is_array())
     refuse_parameter(name + ".content", shown_value(*content) + "; expected a string or parts of text");
-  return {*role, parse_parts(*content, name + ".content", types)};
+  return {role, parse_parts(*content, name + ".content", types)};
 }
 
 template <class Parse>
@@ -80,7 +99,24 @@ std::vector<ChatMessage> parse_list(const json& value, const std::string& list, 
   return messages;
 }
 
+// A parameter that may only have this value.
+void expect(const BodyFields& fields, const char* name, bool value, const char* why) {
+  if (fields.boolean(name).value_or(value) != value)
+    refuse_parameter(name, fmt::format("{}; only {} is supported: {}", !value, value, why));
+}
+
 }  // namespace
+
+TokenizeOptions read_tokenize_options(const BodyFields& fields) {
+  return {.special = fields.boolean("parse_special").value_or(true),
+          .add_special_tokens = fields.boolean("add_special_tokens").value_or(true)};
+}
+
+void check_chat_tokens(const BodyFields& fields) {
+  expect(fields, "add_special_tokens", false, "the chat template writes them");
+  expect(fields, "parse_special", false, "control tokens that are written in messages are text");
+  expect(fields, "add_generation_prompt", true, "the assistant answers");
+}
 
 std::vector<Prompt> parse_prompts(const json& value) {
   const bool several = value.is_array() && !value.empty() && (value[0].is_string() || value[0].is_array());
@@ -97,8 +133,11 @@ std::vector<Prompt> parse_prompts(const json& value) {
 
 std::vector<ChatMessage> parse_messages(const json& value) {
   return parse_list(value, "messages", [](const BodyFields& fields, const std::string& name) {
-    fields.refuse_others({"role", "content"});
-    return parse_message(fields, name, {"text"});
+    fields.refuse_others({"role", "content", "name", "tool_calls", "annotations", "refusal"});
+    check_empty_members(fields);
+    ChatMessage message = parse_message(fields, name, {"text"});
+    message.name = fields.text("name", api_limit::kNameBytes).value_or("");
+    return message;
   });
 }
 

@@ -18,18 +18,6 @@ constexpr std::string_view kKnown[] = {
     "model", "input",  "instructions", "max_output_tokens", "text", "temperature", "top_p", "top_k", "min_p",
     "seed",  "stream", "user",         "priority"};
 
-// Members of OpenAI's requests that ask for nothing special with these values.
-bool asks_for_nothing(const std::string& name, const json& value) {
-  if (value.is_null()) return true;
-  if (name == "tools" || name == "include" || name == "metadata") return value.empty();
-  if (name == "parallel_tool_calls") return value.is_boolean();
-  if (name == "store" || name == "background") return value == false;
-  if (name == "tool_choice") return value == "auto" || value == "none";
-  if (name == "truncation") return value == "disabled";
-  if (name == "service_tier") return value == "auto" || value == "default";
-  return false;
-}
-
 std::vector<ChatMessage> messages_of(const BodyFields& fields, const std::string& instructions) {
   const json* input = fields.find("input");
   if (input == nullptr) throw ApiError(400, "missing_parameter", "input: required", "input");
@@ -48,7 +36,8 @@ std::vector<ChatMessage> messages_of(const BodyFields& fields, const std::string
 
 void refuse_unsupported_response(const json& body) {
   for (const auto& [name, value] : body.items()) {
-    if (std::ranges::find(kKnown, name) != std::end(kKnown) || asks_for_nothing(name, value)) continue;
+    if (std::ranges::find(kKnown, name) != std::end(kKnown)) continue;
+    if (asks_for_nothing(TextPath::kResponses, name, value)) continue;
     BodyFields(json{{name, true}}).refuse_others({});
   }
 }

@@ -138,7 +138,11 @@ void read_stream(TextRequest& request, const BodyFields& fields) {
     refuse_parameter("stream_options", shown_value(*options) + "; expected an object");
   if (!request.stream) refuse_parameter("stream_options", "needs stream");
   const BodyFields members(*options, "stream_options.");
-  members.refuse_others({"include_usage"});
+  members.refuse_others({"include_usage", "include_obfuscation", "continuous_usage_stats"});
+  for (const char* name : {"include_obfuscation", "continuous_usage_stats"}) {
+    if (members.boolean(name).value_or(false))
+      refuse_parameter(members.full_name(name), "true; only false is supported");
+  }
   request.include_usage = members.boolean("include_usage").value_or(false);
 }
 
@@ -157,6 +161,11 @@ TextRequest parse_text_request(const std::string& body, TextPath path, const Mod
     refuse_unsupported(parsed, path);
     check_model_name(fields, defaults.name);
     read_prompts(request, fields);
+    if (path == TextPath::kCompletions) {
+      const TokenizeOptions options = read_tokenize_options(fields);
+      asked.special = options.special;
+      asked.add_special_tokens = options.add_special_tokens;
+    }
     asked.max_tokens = read_max_tokens(fields, path);
   }
   asked.sampling = read_sampling(fields, defaults.sampling);
@@ -164,6 +173,7 @@ TextRequest parse_text_request(const std::string& body, TextPath path, const Mod
   asked.logit_bias = read_logit_bias(fields);
   asked.stop = read_stop(fields);
   asked.stop_token_ids = fields.token_ids("stop_token_ids", api_limit::kStopTokens);
+  asked.skip_special_tokens = fields.boolean("skip_special_tokens").value_or(true);
   asked.ignore_eos = fields.boolean("ignore_eos").value_or(false);
   read_response_format(asked, fields, body);
   asked.n = read_n(fields, request.prompts.size());

@@ -11,28 +11,39 @@ namespace serval::server {
 TokenizeRequest parse_tokenize_request(const std::string& body, const ModelDefaults& defaults) {
   const nlohmann::json parsed = parse_body(body);
   const BodyFields fields(parsed);
-  fields.refuse_others({"model", "prompt", "messages"});
+  fields.refuse_others(
+      {"model", "prompt", "messages", "add_special_tokens", "parse_special", "add_generation_prompt"});
   check_model_name(fields, defaults.name);
   const nlohmann::json* messages = fields.find("messages");
   const auto prompt = fields.text("prompt", SIZE_MAX);
   if (prompt && messages != nullptr) refuse_parameter("messages", "prompt is set, too; set either, not both");
-  if (messages != nullptr) return parse_messages(*messages);
-  if (!prompt) throw ApiError(400, "missing_parameter", "prompt: required", "prompt");
-  return *prompt;
+  if (!prompt && messages == nullptr) throw ApiError(400, "missing_parameter", "prompt: required", "prompt");
+  TokenizeRequest request;
+  if (messages != nullptr) {
+    request.prompt = parse_messages(*messages);
+    check_chat_tokens(fields);
+  } else {
+    request.prompt = *prompt;
+    request.options = read_tokenize_options(fields);
+    if (fields.boolean("add_generation_prompt"))
+      refuse_parameter("add_generation_prompt", "needs messages; a prompt is text as it is");
+  }
+  return request;
 }
 
 std::string tokenize_answer(const std::vector<int32_t>& tokens, int context) {
   return json_text({{"count", tokens.size()}, {"max_model_len", context}, {"tokens", tokens}});
 }
 
-std::vector<int32_t> parse_detokenize_request(const std::string& body, const ModelDefaults& defaults) {
+DetokenizeRequest parse_detokenize_request(const std::string& body, const ModelDefaults& defaults) {
   const nlohmann::json parsed = parse_body(body);
   const BodyFields fields(parsed);
-  fields.refuse_others({"model", "tokens"});
+  fields.refuse_others({"model", "tokens", "skip_special_tokens"});
   check_model_name(fields, defaults.name);
   if (fields.find("tokens") == nullptr)
     throw ApiError(400, "missing_parameter", "tokens: required", "tokens");
-  return fields.token_ids("tokens", api_limit::kTokens);
+  return {.tokens = fields.token_ids("tokens", api_limit::kTokens),
+          .skip_special_tokens = fields.boolean("skip_special_tokens").value_or(false)};
 }
 
 std::string detokenize_answer(const std::string& text) {

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "engine/include/serval/engine.h"
@@ -11,14 +10,22 @@
 
 namespace serval::server {
 
-// {"prompt": TEXT} or {"messages": […]}, with "model" or without.
-using TokenizeRequest = std::variant<std::string, std::vector<ChatMessage>>;
+// {"prompt": TEXT} or {"messages": […]}, with "model", "add_special_tokens", "parse_special" and
+// "add_generation_prompt" or without.
+struct TokenizeRequest {
+  Prompt prompt = {};  // a text or a conversation
+  TokenizeOptions options = {};
+};
 TokenizeRequest parse_tokenize_request(const std::string& body, const ModelDefaults& defaults);
 // {"count", "max_model_len", "tokens"}.
 std::string tokenize_answer(const std::vector<int32_t>& tokens, int context);
 
-// {"tokens": […]}.
-std::vector<int32_t> parse_detokenize_request(const std::string& body, const ModelDefaults& defaults);
+// {"tokens": […]}, with "model" and "skip_special_tokens" or without.
+struct DetokenizeRequest {
+  std::vector<int32_t> tokens = {};
+  bool skip_special_tokens = false;
+};
+DetokenizeRequest parse_detokenize_request(const std::string& body, const ModelDefaults& defaults);
 // {"prompt": TEXT}.
 std::string detokenize_answer(const std::string& text);
 

@@ -6,6 +6,7 @@
 #include "boost/beast/core/string.hpp"
 #include "boost/beast/http/read.hpp"
 #include "engine/server/http/head.h"
+#include "engine/server/http/request_id.h"
 
 namespace serval::server {
 
@@ -18,6 +19,7 @@ constexpr size_t kReadBytes = 4096;
 // One read of a body takes so much; what does not fit waits in the socket.
 constexpr size_t kReceiveBytes = size_t{256} << 10;
 constexpr size_t kMostLingeredBytes = size_t{4} << 20;
+constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
 template <typename View>  // boost::string_view or another, as the release has it
 std::string text_of(const View& view) {
@@ -85,8 +87,8 @@ class ConnectionExchange final : public Exchange {
   bool complete_ = false;
 };
 
-Connection::Connection(Socket socket, const ConnectionContext& context)
-    : context_(context), socket_(std::move(socket)), received_(kReceiveBytes) {}
+Connection::Connection(Socket socket, const ConnectionContext& context, bool is_spare)
+    : context_(context), socket_(std::move(socket)), received_(kReceiveBytes), is_spare_(is_spare) {}
 
 Connection::~Connection() = default;
 
@@ -103,6 +105,12 @@ void Connection::enter(State state, std::chrono::milliseconds patience) {
 
 void Connection::check_time(TimePoint now) {
   if (write_deadline_ && *write_deadline_ <= now) return close();
+  if (probe_at_ && *probe_at_ <= now) {
+    probe_at_.reset();
+    // A client that has closed its socket answers this with a reset; one that reads on skips it (RFC
+    // 9110, 15.2).
+    if (state_ == State::kAnswering && !begun_ && chunked_) send(kContinue);
+  }
   if (!read_deadline_ || now < *read_deadline_) return;
   if (state_ == State::kIdle || state_ == State::kLingering) return close();
   refuse(408, "the request took too long to arrive");
@@ -116,12 +124,16 @@ void Connection::close() {
   unsent_.clear();
   read_deadline_.reset();
   write_deadline_.reset();
+  probe_at_.reset();
   if (const auto exchange = exchange_.lock()) exchange->leave();
   exchange_.reset();
 }
 
 void Connection::read_first_bytes() {
+  request_id_.clear();
+  origin_.clear();
   if (received_.size() > 0) return read_head();
+  if (input_ended_) return close();
   enter(State::kIdle, context_.limits.idle);
   reading_ = true;
   socket_.async_read_some(received_.prepare(kReadBytes),
@@ -148,14 +160,9 @@ void Connection::read_head() {
 void Connection::on_head(ErrorCode error) {
   if (state_ != State::kHead) return close();  // it was refused meanwhile
   if (error) return fail_reading(error);
+  if (refuse_head()) return;
   const auto& head = parser_->get();
-  if (head.version() < 10 || head.version() > 11) return refuse(400, "expected HTTP/1.0 or HTTP/1.1");
-  if (head.find(http::field::transfer_encoding) != head.end()) {
-    if (!parser_->chunked()) return refuse(501, "Transfer-Encoding: only chunked is supported");
-    if (head.find(http::field::content_length) != head.end())
-      return refuse(400, "Content-Length and Transfer-Encoding: set either, not both");
-  }
-  keep_alive_ = parser_->keep_alive();
+  keep_alive_ = parser_->keep_alive() && !is_spare_;
   if (boost::beast::iequals(head[http::field::expect], "100-continue")) answer_continue();
   if (closed()) return;
   enter(State::kBody, context_.limits.body);
@@ -166,8 +173,40 @@ void Connection::on_head(ErrorCode error) {
   });
 }
 
+// Returns whether it has.
+bool Connection::refuse_head() {
+  const auto& head = parser_->get();
+  const auto refused = [this](int status, const std::string& why) {
+    refuse(status, why);
+    return true;
+  };
+  origin_ = text_of(head[http::field::origin]);
+  const std::string id = text_of(head[kRequestIdHeader]);
+  if (is_request_id(id)) request_id_ = id;
+  if (head.version() < 10 || head.version() > 11) return refused(400, "expected HTTP/1.0 or HTTP/1.1");
+  if (!id.empty() && request_id_.empty())
+    return refused(400, "X-Request-Id: expected 1 to 128 printable characters of ASCII without spaces");
+  for (const char* name : {"Host", "Authorization", kRequestIdHeader}) {
+    if (head.count(name) > 1) return refused(400, std::string(name) + ": set once, not several times");
+  }
+  if (head.version() == 11 && head.find(http::field::host) == head.end())
+    return refused(400, "Host: missing; HTTP/1.1 demands it");
+  if (text_of(head[http::field::host]).find_first_of(" \t/?#@,") != std::string::npos)
+    return refused(400, "Host: expected HOST or HOST:PORT");
+  if (head.find(http::field::transfer_encoding) != head.end()) {
+    if (!parser_->chunked()) return refused(501, "Transfer-Encoding: only chunked is supported");
+    if (head.find(http::field::content_length) != head.end())
+      return refused(400, "Content-Length and Transfer-Encoding: set either, not both");
+  }
+  const std::string coding = text_of(head[http::field::content_encoding]);
+  const bool has_body = parser_->chunked() || parser_->content_length().value_or(0) > 0;
+  if (has_body && !coding.empty() && !boost::beast::iequals(coding, "identity"))
+    return refused(415, "Content-Encoding: a body must be sent as it is, not compressed");
+  return false;
+}
+
 void Connection::answer_continue() {
-  if (!parser_->is_done()) send("HTTP/1.1 100 Continue\r\n\r\n");
+  if (!parser_->is_done()) send(kContinue);
 }
 
 void Connection::on_body(ErrorCode error) {
@@ -179,19 +218,28 @@ void Connection::on_body(ErrorCode error) {
 void Connection::hand_over() {
   state_ = State::kAnswering;
   read_deadline_.reset();
-  answered_ = chunked_ = false;
-  auto& message = parser_->get();
-  HttpRequest request{.method = text_of(message.method_string()),
-                      .target = text_of(message.target()),
-                      .authorization = text_of(message[http::field::authorization]),
-                      .body = std::move(message.body())};
-  const bool understands_chunks = message.version() == 11;
+  answered_ = begun_ = false;
+  chunked_ = parser_->get().version() == 11;  // older ones do not understand it
+  const auto exchange = std::make_shared<ConnectionExchange>(weak_from_this(), take_request());
   parser_.reset();
-  chunked_ = understands_chunks;
-  const auto exchange = std::make_shared<ConnectionExchange>(weak_from_this(), std::move(request));
   exchange_ = exchange;
   watch();
+  if (context_.cors.is_preflight(exchange->request()))
+    return exchange->respond(Cors::answer_preflight(exchange->request()));
   context_.handler(exchange);
+}
+
+HttpRequest Connection::take_request() {
+  auto& message = parser_->get();
+  return {.method = text_of(message.method_string()),
+          .target = text_of(message.target()),
+          .authorization = text_of(message[http::field::authorization]),
+          .body = std::move(message.body()),
+          .request_id = request_id_,
+          .origin = origin_,
+          .asks_before = message.find(http::field::access_control_request_method) != message.end(),
+          .wanted_headers = text_of(message[http::field::access_control_request_headers]),
+          .beyond_limit = is_spare_};
 }
 
 // Reads while the answer is made, to see whether the client goes.
@@ -206,12 +254,23 @@ void Connection::watch() {
 }
 
 void Connection::on_watched(ErrorCode error, size_t bytes) {
+  if (error == net::error::eof && state_ == State::kAnswering) return on_half_closed();
   const bool next = error == net::error::operation_aborted && !closed() && state_ == State::kIdle;
   if (error && !next) return close();
   if (state_ == State::kLingering) return linger();
   received_.commit(bytes);
   if (state_ == State::kAnswering) return watch();
   if (state_ == State::kIdle) read_first_bytes();
+}
+
+// The client sends nothing more. It may have gone, or wait for its answer: only what is sent to it tells, as
+// a socket that is closed answers with a reset.
+void Connection::on_half_closed() {
+  input_ended_ = true;
+  socket_.async_wait(Socket::wait_error, [self = shared_from_this()](ErrorCode error) {
+    if (!error && self->state_ == State::kAnswering) self->close();
+  });
+  probe_at_ = std::chrono::steady_clock::now() + context_.limits.half_closed;
 }
 
 void Connection::fail_reading(ErrorCode error) {
@@ -226,7 +285,8 @@ void Connection::fail_reading(ErrorCode error) {
 
 // Of a request that the handler does not get. The connection ends after it.
 void Connection::refuse(int status, const std::string& why) {
-  const HttpResponse response = context_.refusal(status, why);
+  HttpResponse response = context_.refusal(status, why);
+  if (status == 415) response.headers.emplace_back("Accept-Encoding", "identity");
   keep_alive_ = false;
   state_ = State::kAnswering;
   read_deadline_.reset();
@@ -239,7 +299,12 @@ void Connection::begin_answer(const HttpResponse& response, std::optional<size_t
   if (closed()) return;
   keep_alive_ = keep_alive_ && !context_.closing && (length || chunked_);
   chunked_ = chunked_ && !length;
-  send(head_of(response, {.content_length = length, .chunked = chunked_, .keep_alive = keep_alive_}));
+  begun_ = true;
+  send(head_of(response, {.content_length = length,
+                          .chunked = chunked_,
+                          .keep_alive = keep_alive_,
+                          .request_id = request_id_.empty() ? new_request_id() : request_id_,
+                          .more = context_.cors.headers_for(origin_)}));
 }
 
 void Connection::finish_answer() {

@@ -10,6 +10,7 @@
 #include "boost/beast/core/flat_buffer.hpp"
 #include "boost/beast/http/parser.hpp"
 #include "boost/beast/http/string_body.hpp"
+#include "engine/server/http/cors.h"
 #include "engine/server/http/exchange.h"
 #include "engine/server/http/http_server.h"
 #include "engine/server/http/limits.h"
@@ -21,6 +22,7 @@ struct ConnectionContext {
   HttpLimits limits;
   HttpHandler handler;
   HttpRefusal refusal;
+  Cors cors = Cors({});
   bool closing = false;  // no request follows on a connection
 };
 
@@ -33,7 +35,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   using TimePoint = std::chrono::steady_clock::time_point;
   using Socket = boost::asio::ip::tcp::socket;
 
-  Connection(Socket socket, const ConnectionContext& context);
+  // `is_spare`: beyond the limit. Its requests say so, and it ends after one.
+  Connection(Socket socket, const ConnectionContext& context, bool is_spare);
   ~Connection();
 
   void start();
@@ -41,6 +44,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void check_time(TimePoint now);
   void close();
   bool closed() const { return !socket_.is_open(); }
+  bool is_spare() const { return is_spare_; }
+  bool idle() const { return state_ == State::kIdle; }
   bool has_unsent() const { return !sending_.empty() || !unsent_.empty(); }
 
  private:
@@ -53,11 +58,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void read_first_bytes();
   void read_head();
   void on_head(ErrorCode error);
+  bool refuse_head();
   void on_body(ErrorCode error);
+  HttpRequest take_request();
   void answer_continue();
   void hand_over();
   void watch();
   void on_watched(ErrorCode error, size_t bytes);
+  void on_half_closed();
   void fail_reading(ErrorCode error);
   void refuse(int status, const std::string& why);
   void linger();
@@ -75,12 +83,17 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::optional<Parser> parser_;
   State state_ = State::kIdle;
   std::optional<TimePoint> read_deadline_, write_deadline_;
-  bool reading_ = false;  // an asynchronous read is under way
+  std::optional<TimePoint> probe_at_;  // the client has ended its side; whether it still reads is asked then
+  bool reading_ = false;               // an asynchronous read is under way
 
   std::weak_ptr<ConnectionExchange> exchange_;
   std::string sending_, unsent_;
   size_t sent_ = 0;  // of sending_
   bool keep_alive_ = true, chunked_ = false, answered_ = false;
+  bool begun_ = false;        // the answer's head is out
+  bool input_ended_ = false;  // the client sends nothing more
+  const bool is_spare_;
+  std::string request_id_, origin_;  // of the request that is answered
   size_t lingered_ = 0;
 };
 

@@ -12,6 +12,7 @@
 #include "engine/server/http/connection.h"
 #include "engine/server/http/head.h"
 #include "engine/server/http/loop_impl.h"
+#include "engine/server/http/request_id.h"
 #include "vm/base/error.h"
 
 namespace serval::server {
@@ -37,6 +38,7 @@ struct HttpServer::Impl : std::enable_shared_from_this<Impl> {
 
   void accept();
   void add(tcp::socket socket);
+  bool close_idle_spare();
   void turn_away(tcp::socket socket) const;
   void check_time();
   void forget_closed() {
@@ -65,17 +67,34 @@ void HttpServer::Impl::accept() {
 }
 
 void HttpServer::Impl::add(tcp::socket socket) {
-  if (connections.size() >= context.limits.connections) forget_closed();
-  if (connections.size() >= context.limits.connections) return turn_away(std::move(socket));
-  connections.push_back(std::make_shared<Connection>(std::move(socket), context));
+  const HttpLimits& limits = context.limits;
+  if (connections.size() >= limits.connections) forget_closed();
+  const auto spares =
+      static_cast<size_t>(std::ranges::count_if(connections, [](const auto& c) { return c->is_spare(); }));
+  const bool is_spare = connections.size() - spares >= limits.connections;
+  if (is_spare && spares >= limits.spare_connections && !close_idle_spare())
+    return turn_away(std::move(socket));
+  connections.push_back(std::make_shared<Connection>(std::move(socket), context, is_spare));
   connections.back()->start();
+}
+
+// The oldest of those that are beyond the limit and have sent nothing. Returns whether there was one.
+bool HttpServer::Impl::close_idle_spare() {
+  const auto oldest = std::ranges::find_if(
+      connections, [](const auto& connection) { return connection->is_spare() && connection->idle(); });
+  if (oldest == connections.end()) return false;
+  (*oldest)->close();
+  forget_closed();
+  return true;
 }
 
 // Without waiting for anything: there are too many already.
 void HttpServer::Impl::turn_away(tcp::socket socket) const {
   const HttpResponse response = context.refusal(503, "too many connections are open; try again later");
   const std::string bytes =
-      head_of(response, {.content_length = response.body.size(), .keep_alive = false}) + response.body;
+      head_of(response,
+              {.content_length = response.body.size(), .keep_alive = false, .request_id = new_request_id()}) +
+      response.body;
   error_code ignored;
   socket.non_blocking(true, ignored);
   socket.write_some(net::buffer(bytes), ignored);
@@ -88,10 +107,12 @@ void HttpServer::Impl::check_time() {
   forget_closed();
 }
 
-HttpServer::HttpServer(Loop& loop, const HttpLimits& limits, HttpHandler handler, HttpRefusal refusal)
-    : impl_(std::make_shared<Impl>(
-          loop, ConnectionContext{
-                    .limits = limits, .handler = std::move(handler), .refusal = std::move(refusal)})) {
+HttpServer::HttpServer(Loop& loop, const HttpLimits& limits, HttpHandler handler, HttpRefusal refusal,
+                       const std::string& cors)
+    : impl_(std::make_shared<Impl>(loop, ConnectionContext{.limits = limits,
+                                                           .handler = std::move(handler),
+                                                           .refusal = std::move(refusal),
+                                                           .cors = Cors(cors)})) {
   loop.every(kTick, [self = std::weak_ptr(impl_)] {
     if (const auto server = self.lock()) server->check_time();
   });

@@ -16,12 +16,15 @@ namespace serval::server {
 using HttpRefusal = std::function<HttpResponse(int status, const std::string& why)>;
 
 // HTTP/1.1 and 1.0 with keep-alive. Construct and destroy while the loop's thread does not run. What a client
-// sends wrongly is answered with 400 (not HTTP), 408 (too slow), 413 (too long a body), 431 (too long
-// headers), 501 (a transfer encoding other than chunked) or 503 (too many connections), and its connection is
-// closed.
+// sends wrongly is answered with 400 (not HTTP), 408 (too slow), 413 (too long a body), 415 (a compressed
+// body), 431 (too long headers), 501 (a transfer encoding other than chunked) or 503 (too many connections),
+// and its connection is closed. Beyond the limit of connections some more are taken, whose requests say so.
+// Every answer has the header X-Request-Id: the client's, the handler's, or a new one.
 class HttpServer {
  public:
-  HttpServer(Loop& loop, const HttpLimits& limits, HttpHandler handler, HttpRefusal refusal);
+  // `cors`: pages of which origin may ask (http/cors.h); empty: none but the server's own.
+  HttpServer(Loop& loop, const HttpLimits& limits, HttpHandler handler, HttpRefusal refusal,
+             const std::string& cors = {});
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
   ~HttpServer();

@@ -14,11 +14,14 @@ struct HttpLimits {
   // Of an answer that the client does not read; a client further behind is given up.
   size_t backlog_bytes = size_t{8} << 20;
   size_t connections = 2048;
+  size_t spare_connections = 16;             // beyond these, for questions of operators alone
   std::chrono::milliseconds idle{75'000};    // between two requests
   std::chrono::milliseconds header{10'000};  // from a request's first byte to the end of its headers
   std::chrono::milliseconds body{30'000};    // from there to the end of its body
   std::chrono::milliseconds write{60'000};   // without a byte that the client's side takes
-  std::chrono::milliseconds linger{2'000};   // for the rest of a request that was refused
+  // From the end of what a client sends to the question whether it still reads.
+  std::chrono::milliseconds half_closed{1'000};
+  std::chrono::milliseconds linger{2'000};  // for the rest of a request that was refused
 };
 
 }  // namespace serval::server

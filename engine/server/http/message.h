@@ -9,27 +9,25 @@ namespace serval::server {
 
 struct HttpRequest {
   std::string method;         // "GET"
-  std::string target;         // path and query as they were sent
+  std::string target;         // as it was sent; read_target() reads it
   std::string authorization;  // the header's value; empty: none
   std::string body;
+  std::string request_id = {};  // X-Request-Id; empty: none
+  // Origin, whether Access-Control-Request-Method is there, and Access-Control-Request-Headers.
+  std::string origin = {};
+  bool asks_before = false;
+  std::string wanted_headers = {};
+  // It came by a connection beyond the limit, which only serves questions of operators.
+  bool beyond_limit = false;
 };
+
+using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpResponse {
   int status = 200;
   std::string content_type = "application/json";
-  std::vector<std::pair<std::string, std::string>> headers = {};
+  HttpHeaders headers = {};
   std::string body = {};
 };
-
-// "/v1/models" of "/v1/models?limit=1".
-inline std::string path_of(const HttpRequest& request) {
-  return request.target.substr(0, request.target.find('?'));
-}
-
-// "limit=1" of the same; empty: none.
-inline std::string query_of(const HttpRequest& request) {
-  const size_t at = request.target.find('?');
-  return at == std::string::npos ? std::string() : request.target.substr(at + 1);
-}
 
 }  // namespace serval::server

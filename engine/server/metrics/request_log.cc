@@ -14,6 +14,7 @@ std::string log_line(const RequestRecord& r) {
       r.id, r.key, r.path, r.status, r.reason, r.stream, r.body_bytes, r.prompt_tokens, r.cached_tokens,
       r.completion_tokens, r.queue_s * kMilliseconds, r.first_token_s * kMilliseconds,
       r.total_s * kMilliseconds);
+  if (r.request_id != r.id) line += " request_id=" + json_text(r.request_id);
   if (!r.user.empty()) line += " user=" + json_text(r.user);  // in quotes, and escaped to one line
   return line;
 }

@@ -7,9 +7,10 @@
 namespace serval::server {
 
 struct RequestRecord {
-  std::string id;
-  std::string key;   // its name
-  std::string path;  // "/v1/completions"
+  std::string id;          // the answer's
+  std::string request_id;  // X-Request-Id: the client's, or the answer's
+  std::string key;         // its name
+  std::string path;        // "/v1/completions"
   std::string user;
   int status = 200;    // what the client was told first
   std::string reason;  // "stop", "length", "timeout", "gone", "error", … of the last answer

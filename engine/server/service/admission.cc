@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <utility>
-#include <vector>
 
 #include "fmt/format.h"
 
@@ -72,14 +71,14 @@ void Admission::on_end(Generation& generation) {
   start_next();
 }
 
-void Admission::check_time(Generation::Clock::time_point now) {
-  std::vector<std::shared_ptr<Generation>> late;
-  for (const auto& [number, generation] : generations_) {
+void Admission::check_time(Generation::Clock::time_point now, std::chrono::milliseconds silence) {
+  const auto all = generations_;  // what is told to a client may end its request
+  for (const auto& [number, generation] : all) {
     if (!generation->started() && generation->deadline() && *generation->deadline() <= now)
-      late.push_back(generation);
+      generation->fail({504, "timeout", "the request waited longer than the server's limit"});
+    else
+      generation->break_silence(now, silence);
   }
-  for (const auto& generation : late)
-    generation->fail({504, "timeout", "the request waited longer than the server's limit"});
 }
 
 void Admission::fail_all(const ApiError& error) {

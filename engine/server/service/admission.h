@@ -27,8 +27,9 @@ class Admission {
   // Requests are started from now on.
   void open(Engine& engine, std::shared_ptr<EventPump> pump);
   void close();
-  // Those whose deadline has passed while they waited get 504.
-  void check_time(Generation::Clock::time_point now);
+  // Those whose deadline has passed while they waited get 504. Streams that have been silent for so long get
+  // a sign of life.
+  void check_time(Generation::Clock::time_point now, std::chrono::milliseconds silence);
   void fail_all(const ApiError& error);
 
   bool idle() const { return generations_.empty() && preparing_ == 0; }

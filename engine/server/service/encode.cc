@@ -11,8 +11,9 @@ namespace {
 
 struct Encoder {
   const Engine& engine;
+  const TokenizeOptions& options;
 
-  std::vector<int32_t> operator()(const std::string& text) const { return engine.tokenize(text); }
+  std::vector<int32_t> operator()(const std::string& text) const { return engine.tokenize(text, options); }
   std::vector<int32_t> operator()(const std::vector<int32_t>& ids) const { return ids; }
   std::vector<int32_t> operator()(const std::vector<ChatMessage>& messages) const {
     return engine.tokenize_chat(messages);
@@ -21,11 +22,23 @@ struct Encoder {
 
 struct Echo {
   const Engine& engine;
+  bool special;
 
   std::string operator()(const std::string& text) const { return text; }
-  std::string operator()(const std::vector<int32_t>& ids) const { return engine.detokenize(ids); }
+  std::string operator()(const std::vector<int32_t>& ids) const { return engine.detokenize(ids, special); }
   std::string operator()(const std::vector<ChatMessage>&) const { return {}; }
 };
+
+void check_id(int32_t id, const std::string& name, const ModelInfo& info) {
+  if (id < info.vocab_size) return;
+  refuse_parameter(name, fmt::format("token {}; limit: 0 to {} (the vocabulary)", id, info.vocab_size - 1));
+}
+
+// Before the request waits: an answer may have begun when the engine sees them.
+void check_ids(const Request& request, const ModelInfo& info) {
+  for (const LogitBias& bias : request.logit_bias) check_id(bias.token, "logit_bias", info);
+  for (const int32_t id : request.stop_token_ids) check_id(id, "stop_token_ids", info);
+}
 
 void check_length(const std::vector<int32_t>& ids, const std::string& name, const ModelInfo& info) {
   const auto context = static_cast<size_t>(info.context);
@@ -34,11 +47,7 @@ void check_length(const std::vector<int32_t>& ids, const std::string& name, cons
         400, "context_length_exceeded",
         fmt::format("{}: {} tokens; limit: {} (context {})", name, ids.size(), context - 1, context), name);
   }
-  for (const int32_t id : ids) {
-    if (id >= info.vocab_size)
-      refuse_parameter(name,
-                       fmt::format("token {}; limit: 0 to {} (the vocabulary)", id, info.vocab_size - 1));
-  }
+  for (const int32_t id : ids) check_id(id, name, info);
 }
 
 const char* name_of_prompt(TextPath path) {
@@ -64,22 +73,35 @@ void compile_format(const Engine& engine, const Request& request, TextPath path)
 
 }  // namespace
 
+std::vector<int32_t> encode_prompt(const Engine& engine, const Prompt& prompt, const TokenizeOptions& options,
+                                   const std::string& name) {
+  const bool is_chat = std::holds_alternative<std::vector<ChatMessage>>(prompt);
+  try {
+    return std::visit(Encoder{engine, options}, prompt);
+  } catch (const Error& error) {
+    // What is wrong with the server's own files is not for its clients.
+    const bool no_template = is_chat && error.kind() != ErrorKind::kUsage;
+    const std::string why = no_template ? name + ": this model has no chat template that can be used"
+                                        : engine_error(error.kind(), error.what()).what();
+    throw ApiError(400, "invalid_value", why, name);
+  }
+}
+
 EncodedRequest encode(const Engine& engine, TextRequest text) {
   compile_format(engine, text.request, text.path);
   EncodedRequest encoded{.text = std::move(text), .prompts = {}, .echoes = {}};
+  const Request& asked = encoded.text.request;
   const std::string name = name_of_prompt(encoded.text.path);
-  try {
-    for (const Prompt& prompt : encoded.text.prompts) {
-      Request request = encoded.text.request;
-      request.sampling.stream =
-          static_cast<uint32_t>(encoded.prompts.size()) * static_cast<uint32_t>(request.n);
-      request.prompt_ids = std::visit(Encoder{engine}, prompt);
-      check_length(request.prompt_ids, name, engine.info());
-      encoded.prompts.push_back(std::move(request));
-      encoded.echoes.push_back(encoded.text.echo ? std::visit(Echo{engine}, prompt) : std::string());
-    }
-  } catch (const Error& error) {
-    throw ApiError(400, "invalid_value", error.what(), name);
+  check_ids(asked, engine.info());
+  for (const Prompt& prompt : encoded.text.prompts) {
+    Request request = asked;
+    request.sampling.stream =
+        static_cast<uint32_t>(encoded.prompts.size()) * static_cast<uint32_t>(request.n);
+    request.prompt_ids = encode_prompt(engine, prompt, {asked.special, asked.add_special_tokens}, name);
+    check_length(request.prompt_ids, name, engine.info());
+    encoded.prompts.push_back(std::move(request));
+    const Echo echo{engine, !asked.skip_special_tokens};
+    encoded.echoes.push_back(encoded.text.echo ? std::visit(echo, prompt) : std::string());
   }
   encoded.text.prompts.clear();
   return encoded;

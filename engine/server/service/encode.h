@@ -6,6 +6,10 @@
 
 namespace serval::server {
 
+// The token ids of a prompt, whose name messages have. Throws ApiError (400). Thread-safe.
+std::vector<int32_t> encode_prompt(const Engine& engine, const Prompt& prompt, const TokenizeOptions& options,
+                                   const std::string& name);
+
 // Throws ApiError where a prompt cannot be encoded or does not fit the context. Thread-safe.
 EncodedRequest encode(const Engine& engine, TextRequest text);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/server/http/request_id.h"
 #include "vm/base/error.h"
 
 namespace serval::server {
@@ -30,9 +31,18 @@ ApiError error_of(const Response& response) {
   return engine_error(response.error_kind, response.error);
 }
 
+// A line that clients skip (html.spec.whatwg.org, "server-sent events").
+constexpr std::string_view kComment = ": the answer is being made\n\n";
+
 HttpResponse stream_head(const std::string& id) {
   return {.content_type = "text/event-stream; charset=utf-8",
-          .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}, {"X-Request-Id", id}}};
+          .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}, {kRequestIdHeader, id}}};
+}
+
+size_t count_characters(std::string_view utf8) {
+  constexpr unsigned char kKind = 0xC0, kContinuation = 0x80;
+  return static_cast<size_t>(std::ranges::count_if(
+      utf8, [](char c) { return (static_cast<unsigned char>(c) & kKind) != kContinuation; }));
 }
 
 }  // namespace
@@ -47,7 +57,10 @@ Generation::Generation(Arrival arrival, EncodedRequest request, const AnswerIden
       on_gap_(std::move(on_gap)),
       answers_(ticket_.answers),
       unfinished_(ticket_.answers) {
+  const std::string& own = arrival_.exchange->request().request_id;
   record_.id = identity.id;
+  record_.request_id = own.empty() ? identity.id : own;
+  last_sent_ = arrival_.at;
   record_.key = arrival_.key;
   record_.path = arrival_.path;
   record_.user = request_.text.user;
@@ -74,8 +87,16 @@ void Generation::start(Engine& engine, EventPump& pump) {
       handles_.push_back(engine.submit(request, pump.sink(shared_from_this(), i)));
     }
   } catch (const Error& error) {
-    fail(engine_error(error.kind(), error.what()));
+    return fail(engine_error(error.kind(), error.what()));
   }
+  // At once: reading a long prompt takes longer than proxies wait for the head of an answer.
+  if (request_.text.stream) begin_stream();
+}
+
+void Generation::break_silence(Clock::time_point now, std::chrono::milliseconds silence) {
+  if (!request_.text.stream || ended_ || now - last_sent_ < silence) return;
+  begin_stream();
+  write(std::string(kComment));
 }
 
 size_t Generation::index_of(size_t prompt, uint32_t answer) const {
@@ -97,7 +118,7 @@ void Generation::on_token(size_t index, const TokenEvent& token) {
   if (record_.first_token_s == 0) record_.first_token_s = seconds_since(arrival_.at);
   ++usage_.completion_tokens;
   if (request_.text.logprobs && !ends_text(token)) add_logprob(answer, token);
-  answer.text_bytes += token.text.size();
+  answer.text_characters += count_characters(token.text);
   if (!request_.text.stream) {
     answer.whole.text += token.text;
   } else if (!token.text.empty()) {
@@ -119,35 +140,62 @@ void Generation::mark(Piece& piece) const {
   piece.with_likeliest = request_.text.request.top_logprobs > 0;
 }
 
-void Generation::add_logprob(Answer& answer, const TokenEvent& token) {
-  Piece& piece = request_.text.stream ? answer.unsent : answer.whole;
-  const auto text_of = [this](int32_t id) { return engine_->detokenize(std::span(&id, 1), true); };
-  TokenLogprob logprob{text_of(token.token), token.log_probability, answer.text_bytes};
-  for (const TopLogprob& likely : token.top_logprobs)
-    logprob.likeliest.push_back({text_of(likely.token), likely.log_probability});
-  piece.logprobs.push_back(std::move(logprob));
+LikelyToken Generation::likely(int32_t id, float log_probability) const {
+  const bool in_text = engine_->token_bytes(id, !request_.text.request.skip_special_tokens).has_value();
+  return {id, engine_->token_bytes(id, true).value_or(""), in_text, log_probability};
 }
 
-// The stream's head, and the answer's first event, which may have the prompt.
+void Generation::add_logprob(Answer& answer, const TokenEvent& token) {
+  TokenLogprob logprob{likely(token.token, token.log_probability), answer.token_characters};
+  for (const TopLogprob& top : token.top_logprobs)
+    logprob.likeliest.push_back(likely(top.token, top.log_probability));
+  if (logprob.token.in_text)
+    answer.token_characters += count_characters(answer.characters.push(logprob.token.bytes));
+  answer.unsent.push_back(std::move(logprob));
+}
+
+// Those of tokens whose text has come, or all. Tokens of a stop string never get to that.
+std::vector<TokenLogprob> Generation::take_logprobs(Answer& answer, bool all) {
+  const auto end =
+      all ? answer.unsent.end() : std::ranges::find_if(answer.unsent, [&](const TokenLogprob& of) {
+        return of.text_offset >= answer.text_characters;
+      });
+  std::vector<TokenLogprob> taken(std::make_move_iterator(answer.unsent.begin()),
+                                  std::make_move_iterator(end));
+  answer.unsent.erase(answer.unsent.begin(), end);
+  return taken;
+}
+
+void Generation::begin_stream() {
+  if (std::exchange(streaming_, true)) return;
+  last_sent_ = Clock::now();
+  arrival_.exchange->begin_stream(stream_head(record_.request_id));
+}
+
+// The answer's first event, which may have the prompt.
 void Generation::begin(size_t index) {
-  if (!streaming_) {
-    streaming_ = true;
-    arrival_.exchange->begin_stream(stream_head(record_.id));
-  }
+  begin_stream();
   Answer& answer = answers_[index];
   if (std::exchange(answer.begun, true)) return;
-  arrival_.exchange->write(writer_->begin(index));
+  write(writer_->begin(index));
   const std::string& echo = request_.echoes[index / static_cast<size_t>(request_.text.request.n)];
-  if (!echo.empty()) arrival_.exchange->write(writer_->piece(index, {.text = echo}));
+  if (!echo.empty()) write(writer_->piece(index, {.text = echo}));
+}
+
+void Generation::write(const std::string& event) {
+  if (event.empty()) return;
+  last_sent_ = Clock::now();
+  arrival_.exchange->write(event);
 }
 
 void Generation::send(size_t index, Piece piece) {
   if (ended_) return;
   if (request_.text.logprobs) {
     mark(piece);
-    piece.logprobs = std::exchange(answers_[index].unsent.logprobs, {});
+    const bool all = !piece.finish_reason.empty() && !answers_[index].stopped;
+    piece.logprobs = take_logprobs(answers_[index], all);
   }
-  arrival_.exchange->write(writer_->piece(index, piece));
+  write(writer_->piece(index, piece));
 }
 
 void Generation::on_finish(size_t prompt, size_t index, const Response& response) {
@@ -167,6 +215,7 @@ void Generation::on_finish(size_t prompt, size_t index, const Response& response
   if (!well) return fail(error_of(response));
   answer.finished = true;
   --unfinished_;
+  answer.stopped = response.finish == Finish::kStop;
   last_reason_ = reason_of(response.finish);
   if (request_.text.stream) {
     begin(index);
@@ -187,10 +236,12 @@ void Generation::complete() {
     for (size_t i = 0; i < answers_.size(); ++i) {
       Piece& whole = answers_[i].whole;
       mark(whole);
+      whole.logprobs = take_logprobs(answers_[i], !answers_[i].stopped);
       whole.text.insert(0, request_.echoes[i / static_cast<size_t>(request_.text.request.n)]);
       choices.push_back(std::move(whole));
     }
-    exchange.respond({.headers = {{"X-Request-Id", record_.id}}, .body = writer_->complete(choices, usage_)});
+    exchange.respond(
+        {.headers = {{kRequestIdHeader, record_.request_id}}, .body = writer_->complete(choices, usage_)});
   }
   end(last_reason_);
 }
@@ -203,7 +254,7 @@ void Generation::fail(const ApiError& error) {
   } else {
     record_.status = error.status;
     HttpResponse response = error_response(error);
-    response.headers.emplace_back("X-Request-Id", record_.id);
+    response.headers.emplace_back(kRequestIdHeader, record_.request_id);
     arrival_.exchange->respond(response);
   }
   end(error.code);

@@ -16,6 +16,7 @@
 #include "engine/server/metrics/request_record.h"
 #include "engine/server/service/event_pump.h"
 #include "engine/server/service/fair_queue.h"
+#include "models/tokenizer/utf8.h"
 
 namespace serval::server {
 
@@ -60,24 +61,33 @@ class Generation final : public EventTarget, public std::enable_shared_from_this
   void start(Engine& engine, EventPump& pump);
   // Tells the client, if it can still be told, and ends.
   void fail(const ApiError& error);
+  // A stream that has said nothing for so long gets a comment line, and its head if that is not out.
+  void break_silence(Clock::time_point now, std::chrono::milliseconds silence);
   void on_event(size_t prompt, const RequestEvent& event) override;
 
  private:
   struct Answer {
-    Piece whole = {};   // where it is not streamed
-    Piece unsent = {};  // log probabilities of tokens whose text has not come yet
-    size_t text_bytes = 0;
+    Piece whole = {};                       // where it is not streamed
+    std::vector<TokenLogprob> unsent = {};  // of tokens whose text has not come yet
+    Utf8Stream characters = {};             // of the bytes of all tokens
+    size_t token_characters = 0;            // complete ones of these
+    size_t text_characters = 0;             // of the text that has come
     std::optional<Clock::time_point> last_token = {};
     bool begun = false, finished = false;
+    bool stopped = false;  // by a stop string or a stop token of its own
   };
 
   size_t index_of(size_t prompt, uint32_t answer) const;
   void on_token(size_t index, const TokenEvent& token);
   void on_finish(size_t prompt, size_t index, const Response& response);
+  void begin_stream();
   void begin(size_t index);
+  void write(const std::string& event);
   bool ends_text(const TokenEvent& token) const;
   void mark(Piece& piece) const;
+  LikelyToken likely(int32_t id, float log_probability) const;
   void add_logprob(Answer& answer, const TokenEvent& token);
+  static std::vector<TokenLogprob> take_logprobs(Answer& answer, bool all);
   void send(size_t index, Piece piece);
   void complete();
   void gone();
@@ -97,6 +107,7 @@ class Generation final : public EventTarget, public std::enable_shared_from_this
   bool ended_ = false;
   Usage usage_;
   RequestRecord record_;
+  Clock::time_point last_sent_;  // of what its stream has, or when it came
   std::string last_reason_, fault_;
   double before_engine_s_ = 0;
 };

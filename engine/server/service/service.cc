@@ -1,17 +1,19 @@
 #include "engine/server/service/service.h"
 
 #include <future>
-#include <random>
 #include <utility>
 
 #include "fmt/format.h"
 
 #include "engine/server/api/json_text.h"
 #include "engine/server/api/token_requests.h"
+#include "engine/server/http/request_id.h"
+#include "engine/server/http/target.h"
 #include "engine/server/page/page.h"
 #include "engine/server/service/encode.h"
 #include "engine/server/service/trace.h"
 #include "vm/base/error.h"
+#include "vm/base/json_fields.h"
 #include "vm/base/version.h"
 
 namespace serval::server {
@@ -27,10 +29,22 @@ int64_t unix_seconds() {
       .count();
 }
 
-std::string random_id(TextPath path) {
-  static thread_local std::mt19937_64 random{std::random_device()()};
-  const char* kind = path == TextPath::kChat ? "chatcmpl-" : path == TextPath::kResponses ? "resp_" : "cmpl-";
-  return fmt::format("{}{:016x}{:016x}", kind, random(), random());
+std::string new_answer_id(TextPath path) {
+  return new_request_id(path == TextPath::kChat        ? "chatcmpl-"
+                        : path == TextPath::kResponses ? "resp_"
+                                                       : "cmpl-");
+}
+
+// Those that an operator asks when nothing else can be served any more.
+bool is_for_operators(Action action) {
+  return action == Action::kHealth || action == Action::kReady || action == Action::kMetrics ||
+         action == Action::kVersion;
+}
+
+Target target_of(const HttpRequest& request) {
+  if (const auto target = read_target(request.target)) return *target;
+  throw ApiError(400, "bad_request",
+                 shown(request.target) + ": expected a path, with %XX where it is encoded");
 }
 
 // The answer to what `call` threw.
@@ -48,11 +62,14 @@ HttpResponse answer_of(Call&& call) {
 }
 
 std::string tokenized(const Engine& engine, const TokenizeRequest& request) {
-  const auto* text = std::get_if<std::string>(&request);
-  const std::vector<int32_t> ids = text != nullptr
-                                       ? engine.tokenize(*text)
-                                       : engine.tokenize_chat(std::get<std::vector<ChatMessage>>(request));
+  const bool is_text = std::holds_alternative<std::string>(request.prompt);
+  const std::vector<int32_t> ids =
+      encode_prompt(engine, request.prompt, request.options, is_text ? "prompt" : "messages");
   return tokenize_answer(ids, engine.info().context);
+}
+
+std::string detokenized(const Engine& engine, const DetokenizeRequest& request) {
+  return detokenize_answer(engine.detokenize(request.tokens, !request.skip_special_tokens));
 }
 
 }  // namespace
@@ -73,8 +90,7 @@ void Service::loading(const char* stage, uint64_t done, uint64_t total) {
 void Service::attach(Engine& engine) {
   loop_.post([this, &engine] {
     engine_ = &engine;
-    defaults_ = {options_.alias.empty() ? engine.info().name : options_.alias,
-                 engine.info().default_sampling};
+    defaults_ = {options_.alias.empty() ? engine.info().name : options_.alias, engine.info().model_sampling};
     created_ = unix_seconds();
     if (status_.state() == Status::State::kLoading) status_.serve();
     admission_.open(engine, pump_);
@@ -110,8 +126,13 @@ HttpHandler Service::handler() {
 
 void Service::handle(const std::shared_ptr<Exchange>& exchange) {
   const HttpRequest& request = exchange->request();
-  const std::string path = path_of(request);
+  const auto [path, query] = target_of(request);
   const Route& route = find_route(path);
+  if (request.beyond_limit && !is_for_operators(route.action)) {
+    ApiError error(503, "bad_request", "too many connections are open; try again later");
+    error.retry_after_s = 1;
+    throw error;
+  }
   const std::string* key = options_.keys.name_of(request.authorization);
   if (route.needs_key && key == nullptr)
     throw ApiError(401, "invalid_api_key",
@@ -129,25 +150,24 @@ void Service::handle(const std::shared_ptr<Exchange>& exchange) {
     case Action::kMetrics:
       return exchange->respond(metrics());
     case Action::kTrace:
-      return answer_aside(exchange, [engine = engine_, tokens = trace_tokens_of(query_of(request))] {
+      return answer_aside(exchange, [engine = engine_, tokens = trace_tokens_of(query)] {
         return trace_of(*engine, tokens);
       });
     case Action::kModels:
       return exchange->respond(models(name_in(route, path)));
     case Action::kCompletions:
-      return take_text(exchange, TextPath::kCompletions, *key);
+      return take_text(exchange, TextPath::kCompletions, path, *key);
     case Action::kChat:
-      return take_text(exchange, TextPath::kChat, *key);
+      return take_text(exchange, TextPath::kChat, path, *key);
     case Action::kResponses:
-      return take_text(exchange, TextPath::kResponses, *key);
+      return take_text(exchange, TextPath::kResponses, path, *key);
     case Action::kTokenize:
       return answer_aside(exchange, [exchange, engine = engine_, defaults = defaults_] {
         return tokenized(*engine, parse_tokenize_request(exchange->request().body, defaults));
       });
     case Action::kDetokenize:
       return answer_aside(exchange, [exchange, engine = engine_, defaults = defaults_] {
-        return detokenize_answer(
-            engine->detokenize(parse_detokenize_request(exchange->request().body, defaults)));
+        return detokenized(*engine, parse_detokenize_request(exchange->request().body, defaults));
       });
   }
 }
@@ -174,14 +194,12 @@ HttpResponse Service::models(const std::string& wanted) const {
   return {.body = json_text({{"object", "list"}, {"data", nlohmann::ordered_json::array({model})}})};
 }
 
-void Service::take_text(const std::shared_ptr<Exchange>& exchange, TextPath path, const std::string& key) {
+void Service::take_text(const std::shared_ptr<Exchange>& exchange, TextPath path, const std::string& name,
+                        const std::string& key) {
   status_.check_serving();
   admission_.reserve();
-  Generation::Arrival arrival{.number = ++last_number_,
-                              .key = key,
-                              .path = path_of(exchange->request()),
-                              .exchange = exchange,
-                              .at = Clock::now()};
+  Generation::Arrival arrival{
+      .number = ++last_number_, .key = key, .path = name, .exchange = exchange, .at = Clock::now()};
   if (options_.timeout.count() > 0)
     arrival.deadline = arrival.at + std::chrono::duration_cast<Clock::duration>(options_.timeout);
   workers_.run([this, path, arrival = std::move(arrival), engine = engine_, defaults = defaults_]() mutable {
@@ -202,7 +220,8 @@ void Service::take_text(const std::shared_ptr<Exchange>& exchange, TextPath path
 void Service::add(Generation::Arrival arrival, EncodedRequest request) {
   const TextPath path = request.text.path;
   const auto generation = std::make_shared<Generation>(
-      std::move(arrival), std::move(request), AnswerIdentity{random_id(path), defaults_.name, unix_seconds()},
+      std::move(arrival), std::move(request),
+      AnswerIdentity{new_answer_id(path), defaults_.name, unix_seconds()},
       [this](Generation& of) { on_end(of); }, [this](double seconds) { metrics_.add_gap(seconds); });
   admission_.add(generation);
   if (status_.state() == Status::State::kRed) generation->fail(engine_failed(fault_));
@@ -237,7 +256,7 @@ void Service::on_fault(const std::string& line) {
 
 void Service::check_time() {
   const auto now = Clock::now();
-  admission_.check_time(now);
+  admission_.check_time(now, options_.silence);
   if (!drain_until_ || status_.state() == Status::State::kRed) return;
   if (*drain_until_ <= now) admission_.fail_all({503, "shutting_down", "the server is shutting down"});
   if (admission_.idle()) end(Outcome::kDrained);

@@ -29,6 +29,8 @@ struct ServiceOptions {
   uint32_t max_queue = 1024;                 // requests that wait
   std::chrono::duration<double> timeout{0};  // of a request; 0: none
   int workers = 2;                           // threads that read bodies and encode prompts
+  // A stream that says nothing for so long gets a comment line, so that what is between does not give it up.
+  std::chrono::milliseconds silence{5'000};
   std::function<void(const RequestRecord&)> on_record = {};  // on the loop's thread
 };
 
@@ -62,7 +64,8 @@ class Service {
   void handle(const std::shared_ptr<Exchange>& exchange);
   HttpResponse metrics() const;
   HttpResponse models(const std::string& wanted) const;
-  void take_text(const std::shared_ptr<Exchange>& exchange, TextPath path, const std::string& key);
+  void take_text(const std::shared_ptr<Exchange>& exchange, TextPath path, const std::string& name,
+                 const std::string& key);
   void add(Generation::Arrival arrival, EncodedRequest request);
   void on_end(Generation& generation);
   // Runs `answer` on a worker, and sends what it returns or throws.
