@@ -352,6 +352,30 @@ TEST(BundledModel, TurnsTextIntoTokensAndBack) {
   EXPECT_EQ(engine().detokenize(ids), text);
 }
 
+TEST(BundledModel, ControlTokensInAPromptMeanTheseTokens) {
+  const std::string text = "<|start_header_id|>user<|eot_id|>";
+  const std::vector<int32_t> ids = engine().tokenize(text);
+  EXPECT_EQ(engine().detokenize(ids, true), "<|begin_of_text|>" + text);
+  EXPECT_EQ(engine().tokenize(text, {.add_special_tokens = false}).size(), ids.size() - 1);
+  EXPECT_GT(engine().tokenize(text, {.special = false}).size(), ids.size());
+  const auto prompt_tokens = [&](const Request& request) { return engine().generate(request).prompt_tokens; };
+  EXPECT_EQ(prompt_tokens({.prompt = text, .max_tokens = 1}), static_cast<int>(ids.size()));
+  EXPECT_EQ(prompt_tokens({.prompt = text, .add_special_tokens = false, .max_tokens = 1}),
+            static_cast<int>(ids.size()) - 1);
+}
+
+TEST(BundledModel, ATokensBytesAreWhatItAddsToAText) {
+  const std::vector<int32_t> ids = engine().tokenize("Grüße, 世界 <|eot_id|>", {.add_special_tokens = false});
+  std::string text, all;
+  for (const int32_t id : ids) {
+    text += engine().token_bytes(id).value_or("");
+    all += engine().token_bytes(id, true).value();
+  }
+  EXPECT_EQ(text, "Grüße, 世界 ");
+  EXPECT_EQ(all, text + "<|eot_id|>");
+  EXPECT_THROW(engine().token_bytes(engine().info().vocab_size), Error);
+}
+
 TEST(BundledModel, IsDescribed) {
   const ModelInfo& info = engine().info();
   EXPECT_EQ(info.backend, "host");

@@ -87,6 +87,15 @@ TEST(ChatTemplate, IsTheCheckpointsOwn) {
   }
 }
 
+TEST(ChatTemplate, KnowsANameWhereAMessageHasOne) {
+  const Tokenizer tokenizer = golden::tokenizer("gpt2");
+  const ChatTemplate chat = of_text(
+      "{% for m in messages %}[{{ m.name | default('none') }}]{{ m.content }}{% endfor %}", tokenizer);
+  const std::vector<ChatTurn> turns = {{"user", "a", "ann <|im_end|>"}, {"user", "b"}};
+  EXPECT_EQ(chat.render(turns, true), "[ann <|im_end|>]a[none]b");
+  for (const std::int32_t id : chat.encode(tokenizer, turns, true)) EXPECT_FALSE(tokenizer.is_special(id));
+}
+
 TEST(ChatTemplate, IsFoundInAListOrInItsOwnFile) {
   const Tokenizer tokenizer = golden::tokenizer("gpt2");
   const std::vector<ChatTurn> messages = {{"user", "hi"}};
@@ -135,7 +144,8 @@ TEST(ChatTemplate, NamesFileAndLineOfAnError) {
   folder.write("tokenizer_config.json", R"({"chat_template": "a\n{{ raise_exception('no system') }}"})");
   EXPECT_THAT(
       error(),
-      Eq("messages: chat template tokenizer_config.json: line 2: the template refuses this: \"no system\""));
+      testing::Eq(
+          "messages: chat template tokenizer_config.json: line 2: the template refuses this: \"no system\""));
   folder.write("tokenizer_config.json", R"({"chat_template": 5})");
   EXPECT_THAT(error(), EndsWith("tokenizer_config.json: chat_template: expected an array, found number"));
   folder.write("tokenizer_config.json", R"({"chat_template": []})");
