@@ -176,7 +176,9 @@ def http():
     lines = "Host: x\r\n"
     write("http", "get", "\x40GET /health HTTP/1.1\r\n" + lines + "\r\n")
     write("http", "post", "\x40POST /p HTTP/1.1\r\n" + lines + "Content-Length: 5\r\nExpect: 100-continue\r\n\r\nabcde")
-    write("http", "chunked", "\x7fPOST /p HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3;a=b\r\nabc\r\n0\r\nA: b\r\n\r\n")
+    write("http", "chunked", "\x7fPOST /p HTTP/1.1\r\n" + lines + "Transfer-Encoding: chunked\r\n\r\n3;a=b\r\nabc\r\n0\r\nA: b\r\n\r\n")
+    asks = "Origin: http://a\r\nAccess-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: a, b\r\n"
+    write("http", "preflight", "\x40OPTIONS http://h/a%2Fb HTTP/1.1\r\n" + lines + asks + "X-Request-Id: 1\r\n\r\n")
     write("http", "pipelined", "\x60" + 2 * ("GET / HTTP/1.1\r\n" + lines + "\r\n") + "GET / HTTP/1.0\r\n\r\n")
 
 

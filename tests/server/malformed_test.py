@@ -87,8 +87,8 @@ def wrong_http():
     yield http(body, extra=b"A: " + b"x" * 100_000 + b"\r\n")
     yield http(body, extra=b"".join(b"A%d: x\r\n" % i for i in range(5000)))
     yield http(body, head="POST " + "/" + "x" * 50_000 + " HTTP/1.1")
-    yield b"POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\nx"
-    yield b"POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\nx"
+    yield b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\nx"
+    yield b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\nx"
     for path in ["/etc/passwd", "/../../etc/passwd", "/v1/%2e%2e", "/v1/completions/..", "//", "/v1/models/x%00", "/%zz", "health"]:
         yield b"GET %s HTTP/1.1\r\nHost: x\r\n\r\n" % path.encode()
     for method in ["GET", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW", "post"]:

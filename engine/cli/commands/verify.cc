@@ -115,7 +115,7 @@ std::vector<int32_t> pseudo_random_tokens(uint64_t seed, size_t count, int vocab
 std::vector<int32_t> text_tokens(const Flags& flags, const ModelSource& source) {
   const std::string text = flags.text_file.empty() ? kVerifyText : read_text(flags.text_file);
   const TextModel model = load_text_model(source, flags.engine.chat_template, /*random_weights=*/false);
-  std::vector<int32_t> tokens = model.codec->encode(text, SpecialTokens::kNot);
+  std::vector<int32_t> tokens = model.codec->encode(text, {.special = SpecialTokens::kNot});
   const auto wanted = static_cast<size_t>(flags.positions);
   if (tokens.size() < wanted) {
     throw Error(ErrorKind::kUsage,
