@@ -84,7 +84,8 @@ void check_windows(const JsonFields& fields, const ModelShape& model) {
   const bool in_use = fields.boolean_or("use_sliding_window", true);
   const json* window = fields.find("sliding_window");
   const bool cuts =
-      window != nullptr && !means_none(*window) && !(window->is_number() && *window >= model.max_position);
+      window != nullptr && !means_none(*window) &&
+      !(window->is_number() && *window >= model.max_position && std::isfinite(window->get<double>()));
   if (in_use && cuts)
     fields.fail("sliding_window",
                 fmt::format("found {}; supported: attention to all positions", shown(*window)));

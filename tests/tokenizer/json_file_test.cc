@@ -1,8 +1,11 @@
 #include "vm/base/json_file.h"
 
+#include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
+#include "tests/checkpoint/test_files.h"
 #include "tests/text_pieces.h"
 #include "tests/tokenizer/tiny_tokenizer.h"
 
@@ -23,6 +26,36 @@ TEST(JsonFile, ReadsWhatTheLibraryReads) {
                            "[]", "null", "18446744073709551615", R"(["\u0000\ud83d\ude00"])"}) {
     EXPECT_EQ(parse_json_text(text, "file.json"), json::parse(text)) << text;
   }
+}
+
+json parse_file(const std::string& text) {
+  const TempDir dir;
+  dir.write("file.json", text);
+  return parse_json_file(dir / "file.json", 1 << 20);
+}
+
+// Python writes them, and transformers reads them.
+TEST(JsonFile, ReadsNaNAndInfinityInFiles) {
+  const json tree = parse_file(R"({"a":NaN,"b":[Infinity, -Infinity],"NaN":"Infinity \" NaN","c" : 0.0})");
+  EXPECT_TRUE(std::isnan(tree["a"].get<double>()));
+  EXPECT_EQ(tree["b"][0].get<double>(), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(tree["b"][1].get<double>(), -std::numeric_limits<double>::infinity());
+  EXPECT_EQ(tree["NaN"], "Infinity \" NaN");
+  EXPECT_EQ(tree["c"], 0.0);
+  EXPECT_EQ(parse_file("0E0"), 0.0);
+}
+
+TEST(JsonFile, ReadsTheNamesOfNumbersOnlyWhereTheyStandAlone) {
+  for (const char* text :
+       {"1NaN", "NaN5", "[NaNa]", "nan", "Inf", "+Infinity", "[-]", "{NaN:1}", "1.Infinity"}) {
+    const std::string line = tiny::error_of([&] { parse_file(text); });
+    EXPECT_THAT(line, HasSubstr("not JSON")) << text;
+  }
+}
+
+TEST(JsonFile, TextThatIsNoFileHasNoNamesOfNumbers) {
+  EXPECT_THAT(error_of("NaN"), HasSubstr("not JSON"));
+  EXPECT_THAT(error_of("[Infinity]"), HasSubstr("not JSON"));
 }
 
 TEST(JsonFile, RefusesAKeyTwiceInOneObjectAndSaysWhere) {

@@ -13,6 +13,8 @@ using nlohmann::json;
 
 std::string shown(const json& value) {
   constexpr size_t kMaxShown = 80;
+  if (value.is_number_float() && !std::isfinite(value.get<double>()))  // which a dump calls null
+    return std::isnan(value.get<double>()) ? "NaN" : value.get<double>() > 0 ? "Infinity" : "-Infinity";
   if (value.is_array() && value.size() > kMaxShown) return fmt::format("an array of {} values", value.size());
   if (value.is_object() && value.size() > 1) return fmt::format("an object of {} fields", value.size());
   std::string text = value.dump(-1, ' ', /*ensure_ascii=*/true, json::error_handler_t::replace);
@@ -90,8 +92,12 @@ std::string JsonFields::text_or(const char* key, const std::string& fallback) co
   return value->get<std::string>();
 }
 
+std::string JsonFields::where(std::string_view key) const {
+  return fmt::format("{}: {}{}", source_, prefix_, key);
+}
+
 void JsonFields::fail(std::string_view key, const std::string& problem) const {
-  throw Error(ErrorKind::kRuntime, fmt::format("{}: {}{}: {}", source_, prefix_, key, problem));
+  throw Error(ErrorKind::kRuntime, fmt::format("{}: {}", where(key), problem));
 }
 
 }  // namespace serval

@@ -36,6 +36,8 @@ class JsonFields {
   bool boolean_or(const char* key, bool fallback) const;
   std::string text_or(const char* key, const std::string& fallback) const;
 
+  // "source: key", as in error lines.
+  std::string where(std::string_view key) const;
   // Throws Error(kRuntime): "source: key: problem".
   [[noreturn]] void fail(std::string_view key, const std::string& problem) const;
 

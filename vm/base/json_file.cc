@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <fmt/format.h>
 #include <iterator>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -92,11 +93,61 @@ std::string reason_of(std::string_view message) {
   return std::string(message.substr(0, message.find("; last read")).substr(0, kMostShown));
 }
 
-// Builds the tree as nlohmann::json::parse would, and refuses duplicate keys and whatever exceeds the limits.
+// Python writes and reads these names of numbers, which JSON lacks. A number of the same length, which no
+// file has a reason to contain, takes a name's place until its text is parsed.
+struct NamedNumber {
+  std::string_view name, literal;
+  double value;
+};
+constexpr NamedNumber kNamedNumbers[] = {
+    {"NaN", "0E0", std::numeric_limits<double>::quiet_NaN()},
+    {"Infinity", "0E000000", std::numeric_limits<double>::infinity()},
+};
+
+// Whether text[at, at + size) is a value by itself, but for a sign.
+bool is_whole_value(std::string_view text, std::size_t at, std::size_t size) {
+  constexpr std::string_view kBefore = " \t\r\n:[,-", kAfter = " \t\r\n,]}";
+  const std::size_t end = at + size;
+  return (at == 0 || kBefore.find(text[at - 1]) != kBefore.npos) &&
+         (end >= text.size() || kAfter.find(text[end]) != kAfter.npos);
+}
+
+// Puts literals in the place of names outside of strings; returns whether there were any.
+bool replace_named_numbers(std::string& text) {
+  bool found = false, in_string = false;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (text[at] == '\\' && in_string) {
+      ++at;
+    } else if (text[at] == '"') {
+      in_string = !in_string;
+    } else if (!in_string && (text[at] == 'N' || text[at] == 'I')) {
+      for (const NamedNumber& number : kNamedNumbers) {
+        const bool is_name = std::string_view(text).substr(at, number.name.size()) == number.name;
+        if (!is_name || !is_whole_value(text, at, number.name.size())) continue;
+        text.replace(at, number.name.size(), number.literal);
+        at += number.name.size() - 1;
+        found = true;
+        break;
+      }
+    }
+  }
+  return found;
+}
+
+struct Reading {
+  int most_depth = kMaxJsonDepth;
+  bool has_named_numbers = false;  // literals that stand for NaN and infinities occur
+};
+
+// Builds the tree as nlohmann::json::parse would, and refuses what that would let pass.
 class TreeBuilder {
  public:
-  TreeBuilder(const std::string& name, Source& source, const TakeJsonElement& take, int most_depth)
-      : name_(name), source_(source), take_(take), most_depth_(static_cast<std::size_t>(most_depth)) {}
+  TreeBuilder(const std::string& name, Source& source, const TakeJsonElement& take, const Reading& reading)
+      : name_(name),
+        source_(source),
+        take_(take),
+        most_depth_(static_cast<std::size_t>(reading.most_depth)),
+        has_named_numbers_(reading.has_named_numbers) {}
 
   json take() { return std::move(root_); }
 
@@ -104,7 +155,13 @@ class TreeBuilder {
   bool boolean(bool value) { return add(value); }
   bool number_integer(std::int64_t value) { return add(value); }
   bool number_unsigned(std::uint64_t value) { return add(value); }
-  bool number_float(double value, const std::string&) { return add(value); }
+  bool number_float(double value, const std::string& literal) {
+    const bool negative = literal.starts_with('-');
+    for (const NamedNumber& number : kNamedNumbers)
+      if (has_named_numbers_ && std::string_view(literal).substr(negative ? 1 : 0) == number.literal)
+        value = negative ? -number.value : number.value;
+    return add(value);
+  }
   bool string(std::string& value) {
     count_text(value);
     return add(std::move(value));
@@ -208,6 +265,7 @@ class TreeBuilder {
   Source& source_;
   const TakeJsonElement& take_;  // may be empty
   const std::size_t most_depth_;
+  const bool has_named_numbers_;
   json root_;
   json* member_ = nullptr;         // destination of the last key's value
   std::vector<json*> open_;        // from the root to the innermost open array or object
@@ -215,6 +273,14 @@ class TreeBuilder {
   Size size_;
   Size kept_;  // size_ before the element that is being read, which may be taken
 };
+
+json parse_tree(const TextPieces& text, const std::string& name, const TakeJsonElement& take,
+                const Reading& reading) {
+  Source source(text, name);
+  TreeBuilder builder(name, source, take, reading);
+  json::sax_parse(SourceIterator(&source), SourceIterator(), &builder);
+  return builder.take();
+}
 
 }  // namespace
 
@@ -225,28 +291,18 @@ std::string in_quotes(std::string_view text) {
   return shown.dump(-1, ' ', /*ensure_ascii=*/true, json::error_handler_t::replace) + (cut ? "…" : "");
 }
 
-namespace {
-
-json parse_tree(const TextPieces& text, const std::string& name, const TakeJsonElement& take,
-                int most_depth) {
-  Source source(text, name);
-  TreeBuilder builder(name, source, take, most_depth);
-  json::sax_parse(SourceIterator(&source), SourceIterator(), &builder);
-  return builder.take();
-}
-
-}  // namespace
-
 json parse_json_text(std::string_view text, const std::string& name, int most_depth) {
-  return parse_tree(one_piece(text), name, {}, most_depth);
+  return parse_tree(one_piece(text), name, {}, {.most_depth = most_depth});
 }
 
 json parse_json_elements(const TextPieces& text, const std::string& name, const TakeJsonElement& take) {
-  return parse_tree(text, name, take, kMaxJsonDepth);
+  return parse_tree(text, name, take, {});
 }
 
 json parse_json_file(const std::filesystem::path& path, std::size_t size_limit) {
-  return parse_json_text(read_text_file(path, size_limit), path.string());
+  std::string text = read_text_file(path, size_limit);
+  const bool has_named_numbers = replace_named_numbers(text);
+  return parse_tree(one_piece(text), path.string(), {}, {.has_named_numbers = has_named_numbers});
 }
 
 }  // namespace serval

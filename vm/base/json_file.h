@@ -39,6 +39,7 @@ using TakeJsonElement =
 nlohmann::json parse_json_elements(const TextPieces& text, const std::string& name,
                                    const TakeJsonElement& take);
 
+// Reads NaN, Infinity and -Infinity as numbers, too, which JSON lacks and Python writes.
 nlohmann::json parse_json_file(const std::filesystem::path& path, std::size_t size_limit);
 
 // Text for messages: in quotes, escaped to ASCII on one line, and cut if it is long.
