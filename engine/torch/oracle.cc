@@ -41,16 +41,68 @@ std::string find_plugin() {
                           kTorchPluginName, fmt::join(places, ", "), kTorchPluginVariable));
 }
 
-ServalOracleConfig plugin_config(const Model& model, const OracleOptions& options) {
-  const std::map<std::string, double> parameters = model.parameters();
-  const auto number = [&](const char* name) {
-    const auto found = parameters.find(name);
-    if (found != parameters.end()) return found->second;
+// A model's parameters by name.
+class Parameters {
+ public:
+  explicit Parameters(const Model& model) : model_(model.name), values_(model.parameters()) {}
+
+  bool has(const std::string& name) const { return values_.contains(name); }
+  double number(const std::string& name) const {
+    const auto found = values_.find(name);
+    if (found != values_.end()) return found->second;
     throw Error(
         ErrorKind::kRuntime,
         fmt::format("LibTorch reference: {}: the model has no {}; expected a model of the Llama family",
-                    model.name, name));
+                    model_, name));
+  }
+  double number_or(const std::string& name, double otherwise) const {
+    return has(name) ? number(name) : otherwise;
+  }
+
+ private:
+  std::string model_;
+  std::map<std::string, double> values_;
+};
+
+// Each type of RoPE has a parameter that the others lack.
+ServalOracleRope rope_type_of(const Parameters& parameters) {
+  if (parameters.has("rope_scaling.beta_fast")) return SERVAL_ORACLE_ROPE_YARN;
+  if (parameters.has("rope_scaling.low_freq_factor")) return SERVAL_ORACLE_ROPE_LLAMA3;
+  return parameters.has("rope_scaling.factor") ? SERVAL_ORACLE_ROPE_LINEAR : SERVAL_ORACLE_ROPE_DEFAULT;
+}
+
+void add_rope(const Parameters& parameters, ServalOracleConfig& c) {
+  const auto scaling = [&](const char* name) {
+    return parameters.number(std::string("rope_scaling.") + name);
   };
+  c.rope_theta = parameters.number("rope_theta");
+  c.rope_attention_factor = parameters.number_or("rope_scaling.attention_factor", 1);
+  c.rope_type = rope_type_of(parameters);
+  if (c.rope_type == SERVAL_ORACLE_ROPE_DEFAULT) return;
+  c.rope_factor = scaling("factor");
+  if (c.rope_type == SERVAL_ORACLE_ROPE_LINEAR) return;
+  c.rope_original_max_position = static_cast<int64_t>(scaling("original_max_position_embeddings"));
+  if (c.rope_type == SERVAL_ORACLE_ROPE_LLAMA3) {
+    c.rope_low_freq_factor = scaling("low_freq_factor");
+    c.rope_high_freq_factor = scaling("high_freq_factor");
+  } else {
+    c.rope_beta_fast = scaling("beta_fast");
+    c.rope_beta_slow = scaling("beta_slow");
+    c.rope_truncate = scaling("truncate") != 0 ? 1 : 0;
+  }
+}
+
+std::vector<double> rope_divisors_of(const Model& model) {
+  const Parameters parameters(model);
+  std::vector<double> divisors;
+  for (std::string name = "rope_freqs.0"; parameters.has(name);
+       name = fmt::format("rope_freqs.{}", divisors.size()))
+    divisors.push_back(parameters.number(name));
+  return divisors;
+}
+
+ServalOracleConfig plugin_config(const Model& model, const OracleOptions& options) {
+  const Parameters parameters(model);
   ServalOracleConfig c = {};
   c.hidden_size = model.hidden_size;
   c.intermediate_size = model.intermediate_size;
@@ -59,16 +111,8 @@ ServalOracleConfig plugin_config(const Model& model, const OracleOptions& option
   c.num_kv_heads = model.num_kv_heads;
   c.head_dim = model.head_dim;
   c.vocab_size = model.vocab_size;
-  c.rms_norm_eps = number("rms_norm_eps");
-  c.rope_theta = number("rope_theta");
-  if (parameters.contains("rope_scaling.factor")) {
-    c.has_llama3_scaling = 1;
-    c.rope_factor = number("rope_scaling.factor");
-    c.rope_low_freq_factor = number("rope_scaling.low_freq_factor");
-    c.rope_high_freq_factor = number("rope_scaling.high_freq_factor");
-    c.rope_original_max_position =
-        static_cast<int64_t>(number("rope_scaling.original_max_position_embeddings"));
-  }
+  c.rms_norm_eps = parameters.number("rms_norm_eps");
+  add_rope(parameters, c);
   c.cache_cells = options.cache_cells;
   c.dtype = options.dtype == OracleDtype::kBf16 ? SERVAL_ORACLE_BF16 : SERVAL_ORACLE_FP32;
   c.threads = static_cast<int32_t>(options.threads);
@@ -140,6 +184,8 @@ Oracle::Oracle(const Model& model, std::shared_ptr<const ModelWeights> weights, 
       oracle_(nullptr, Destroy{api_}) {
   ServalOracleConfig plugin = plugin_config(model, options);
   plugin.device = device_;
+  const std::vector<double> divisors = rope_divisors_of(model);
+  if (!divisors.empty()) plugin.rope_divisors = divisors.data();
   oracle_.reset(create_oracle(*api_, model, *weights_, plugin));
 }
 

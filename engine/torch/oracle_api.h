@@ -16,8 +16,8 @@
 extern "C" {
 #endif
 
-/* Incremented with every change of this file: both sides must be built from the same version. */
-#define SERVAL_ORACLE_ABI_VERSION 2u
+/* Raised with every change of this file: both sides must have been built from the same one. */
+#define SERVAL_ORACLE_ABI_VERSION 3u
 #define SERVAL_ORACLE_ENTRY "serval_oracle_api"
 
 /* Values are the executable's exit codes. */
@@ -41,6 +41,14 @@ typedef struct ServalOracleWeight {
   int64_t cols;
 } ServalOracleWeight;
 
+/* What stretches RoPE's wavelengths: transformers' "default", "linear", "llama3" and "yarn". */
+typedef enum ServalOracleRope {
+  SERVAL_ORACLE_ROPE_DEFAULT = 0,
+  SERVAL_ORACLE_ROPE_LINEAR = 1,
+  SERVAL_ORACLE_ROPE_LLAMA3 = 2,
+  SERVAL_ORACLE_ROPE_YARN = 3
+} ServalOracleRope;
+
 typedef struct ServalOracleConfig {
   int64_t hidden_size;
   int64_t intermediate_size;
@@ -51,11 +59,17 @@ typedef struct ServalOracleConfig {
   int64_t vocab_size;
   double rms_norm_eps;
   double rope_theta;
-  int32_t has_llama3_scaling; /* 0: the four fields below are unused */
-  double rope_factor;
-  double rope_low_freq_factor;
-  double rope_high_freq_factor;
-  int64_t rope_original_max_position; /* tokens */
+  double rope_attention_factor; /* multiplies cosines and sines */
+  const double* rope_divisors;  /* [head_dim / 2] divide the frequencies before they are stretched, or NULL;
+                                   read by create */
+  ServalOracleRope rope_type;
+  double rope_factor;                 /* LINEAR, LLAMA3, YARN */
+  int64_t rope_original_max_position; /* LLAMA3, YARN: tokens */
+  double rope_low_freq_factor;        /* LLAMA3 */
+  double rope_high_freq_factor;       /* LLAMA3 */
+  double rope_beta_fast;              /* YARN */
+  double rope_beta_slow;              /* YARN */
+  int32_t rope_truncate;              /* YARN */
 
   int64_t cache_cells; /* tokens that the KV cache holds, over all sequences */
   ServalOracleDtype dtype;

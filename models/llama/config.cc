@@ -9,6 +9,7 @@
 #include "models/llama/config_options.h"
 #include "models/llama/graph.h"
 #include "models/llama/rope.h"
+#include "models/llama/rope_config.h"
 #include "vm/base/json_fields.h"
 
 namespace serval {
@@ -20,46 +21,6 @@ using Limits = ConfigLimits;
 // transformers' LlamaConfig where config.json is silent.
 constexpr int kDefaultMaxPosition = 2048;
 constexpr double kDefaultRmsNormEps = 1e-6;
-constexpr double kDefaultRopeTheta = 1e4;
-
-void check_partial_rotary(const JsonFields& fields) {
-  if (fields.number_or("partial_rotary_factor", 1, 0, 1) != 1)
-    fields.fail("partial_rotary_factor", "supported: 1, every element of a head is rotated");
-}
-
-Llama3RopeScaling read_llama3_scaling(const JsonFields& fields) {
-  const Llama3RopeScaling scaling = {
-      .factor = fields.number("factor", 1, Limits::kMaxRopeFactor),
-      .low_freq_factor = fields.number("low_freq_factor", 1 / Limits::kMaxRopeFactor, Limits::kMaxRopeFactor),
-      .high_freq_factor =
-          fields.number("high_freq_factor", 1 / Limits::kMaxRopeFactor, Limits::kMaxRopeFactor),
-      .original_max_position = fields.integer("original_max_position_embeddings", 1, Limits::kMaxPosition),
-  };
-  if (scaling.low_freq_factor >= scaling.high_freq_factor)
-    fields.fail("low_freq_factor", fmt::format("found {}, must be below high_freq_factor {}",
-                                               scaling.low_freq_factor, scaling.high_freq_factor));
-  return scaling;
-}
-
-// `fields` is "rope_scaling" or "rope_parameters"; older files spell rope_type "type".
-std::optional<Llama3RopeScaling> read_rope_scaling(const JsonFields& fields) {
-  check_partial_rotary(fields);
-  const char* key = fields.has("rope_type") ? "rope_type" : "type";
-  const std::string type = fields.text_or(key, "default");
-  if (type == "default") return std::nullopt;
-  if (type == "llama3") return read_llama3_scaling(fields);
-  fields.fail(key, fmt::format("found {}; supported: \"default\" and \"llama3\"", shown(type)));
-}
-
-void read_rope(const JsonFields& fields, LlamaConfig& config) {
-  check_partial_rotary(fields);
-  config.rope_theta = fields.number_or("rope_theta", kDefaultRopeTheta, 1, Limits::kMaxRopeTheta);
-  const char* key = fields.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
-  if (!fields.has(key)) return;
-  const JsonFields rope = fields.object(key);
-  config.rope_theta = rope.number_or("rope_theta", config.rope_theta, 1, Limits::kMaxRopeTheta);
-  config.rope_scaling = read_rope_scaling(rope);
-}
 
 int read_dimension(const JsonFields& fields, const char* key, int most) {
   const auto value = static_cast<int>(fields.integer(key, Limits::kDimensionMultiple, most));
@@ -97,8 +58,8 @@ std::unique_ptr<Model> read_config(const JsonFields& fields) {
       fields.integer_or("max_position_embeddings", kDefaultMaxPosition, 1, Limits::kMaxPosition));
   config.rms_norm_eps = fields.number_or("rms_norm_eps", kDefaultRmsNormEps, 0, 1);
   config.tie_word_embeddings = fields.boolean_or("tie_word_embeddings", false);
-  check_config_options(fields, config);
   read_rope(fields, config);
+  check_config_options(fields, config);
   read_special_tokens(fields, config);
   return model;
 }
@@ -167,13 +128,8 @@ std::unique_ptr<const Model> LlamaConfig::shortened(int layers) const {
 }
 
 std::map<std::string, double> LlamaConfig::parameters() const {
-  std::map<std::string, double> out = {{"rms_norm_eps", rms_norm_eps}, {"rope_theta", rope_theta}};
-  if (!rope_scaling) return out;
-  out["rope_scaling.factor"] = rope_scaling->factor;
-  out["rope_scaling.low_freq_factor"] = rope_scaling->low_freq_factor;
-  out["rope_scaling.high_freq_factor"] = rope_scaling->high_freq_factor;
-  out["rope_scaling.original_max_position_embeddings"] =
-      static_cast<double>(rope_scaling->original_max_position);
+  std::map<std::string, double> out = {{"rms_norm_eps", rms_norm_eps}};
+  add_rope_parameters(*this, out);
   return out;
 }
 

@@ -1,5 +1,6 @@
 #include "models/llama/rope.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -17,28 +18,69 @@ double scale_llama3(double frequency, const Llama3RopeScaling& scaling) {
   return (1 - kept) * frequency / scaling.factor + kept * frequency;
 }
 
+// The share of a frequency that YaRN divides by its factor, for a pair of a head's elements.
+class YarnRamp {
+ public:
+  YarnRamp(const LlamaConfig& config, const YarnRopeScaling& scaling) {
+    const auto pair_that_turns = [&](double turns) {
+      const double wavelength = static_cast<double>(scaling.original_max_position) / turns;
+      return config.head_dim * std::log(wavelength / (2 * std::numbers::pi)) /
+             (2 * std::log(config.rope_theta));
+    };
+    begin_ = pair_that_turns(scaling.beta_fast);
+    end_ = pair_that_turns(scaling.beta_slow);
+    if (scaling.truncate) {
+      begin_ = std::floor(begin_);
+      end_ = std::ceil(end_);
+    }
+    begin_ = std::max(begin_, 0.0);
+    end_ = std::min(end_, config.head_dim - 1.0);
+    if (begin_ == end_) end_ += 0.001;  // transformers' way to have no ramp of length 0
+  }
+  double share(int pair) const { return std::clamp((pair - begin_) / (end_ - begin_), 0.0, 1.0); }
+
+ private:
+  double begin_ = 0, end_ = 0;
+};
+
+double scale_yarn(double frequency, const YarnRopeScaling& scaling, double share) {
+  return frequency / scaling.factor * share + frequency * (1 - share);
+}
+
+// The frequency of a pair, scaled.
+double scaled(const LlamaConfig& config, double frequency, int pair) {
+  if (const auto* linear = std::get_if<LinearRopeScaling>(&config.rope_scaling))
+    return frequency / linear->factor;
+  if (const auto* llama3 = std::get_if<Llama3RopeScaling>(&config.rope_scaling))
+    return scale_llama3(frequency, *llama3);
+  if (const auto* yarn = std::get_if<YarnRopeScaling>(&config.rope_scaling))
+    return scale_yarn(frequency, *yarn, YarnRamp(config, *yarn).share(pair));
+  return frequency;
+}
+
 }  // namespace
 
 std::vector<float> rope_inverse_frequencies(const LlamaConfig& config) {
   std::vector<float> frequencies;
   for (int pair = 0; pair < config.head_dim / 2; ++pair) {
     double frequency = std::pow(config.rope_theta, -2.0 * pair / config.head_dim);
-    if (config.rope_scaling) frequency = scale_llama3(frequency, *config.rope_scaling);
-    frequencies.push_back(static_cast<float>(frequency));
+    if (!config.rope_divisors.empty()) frequency /= config.rope_divisors[static_cast<size_t>(pair)];
+    frequencies.push_back(static_cast<float>(scaled(config, frequency, pair)));
   }
   return frequencies;
 }
 
 std::vector<float> make_rope_table(const LlamaConfig& config, uint32_t positions) {
   const std::vector<float> frequencies = rope_inverse_frequencies(config);
+  const auto attention_factor = static_cast<float>(config.rope_attention_factor);
   const size_t pairs = frequencies.size();
   std::vector<float> table(size_t{positions} * pairs * 2);
   for (uint32_t p = 0; p < positions; ++p) {
     float* row = table.data() + size_t{p} * pairs * 2;
     for (size_t i = 0; i < pairs; ++i) {
       const double angle = static_cast<float>(p) * frequencies[i];
-      row[i] = static_cast<float>(std::cos(angle));
-      row[pairs + i] = static_cast<float>(std::sin(angle));
+      row[i] = static_cast<float>(std::cos(angle)) * attention_factor;
+      row[pairs + i] = static_cast<float>(std::sin(angle)) * attention_factor;
     }
   }
   return table;

@@ -1,5 +1,6 @@
 #include "models/llama/config.h"
 
+#include <cmath>
 #include <limits>
 
 #include "nlohmann/json.hpp"
@@ -50,11 +51,7 @@ TEST(Config, ReadsALlama32File) {
   EXPECT_EQ(config.max_position, 131072);
   EXPECT_EQ(config.rms_norm_eps, 1e-5);
   EXPECT_EQ(config.rope_theta, 500000);
-  ASSERT_TRUE(config.rope_scaling.has_value());
-  EXPECT_EQ(config.rope_scaling->factor, 32);
-  EXPECT_EQ(config.rope_scaling->low_freq_factor, 1);
-  EXPECT_EQ(config.rope_scaling->high_freq_factor, 4);
-  EXPECT_EQ(config.rope_scaling->original_max_position, 8192);
+  EXPECT_EQ(config.rope_scaling, RopeScaling(Llama3RopeScaling{32, 1, 4, 8192}));
   EXPECT_TRUE(config.tie_word_embeddings);
   EXPECT_THAT(config.eos_ids, testing::ElementsAre(128001, 128008, 128009));
   EXPECT_EQ(config.bos_id, 128000);
@@ -70,7 +67,7 @@ TEST(Config, ReadsALlama2FileWithTransformersDefaults) {
   EXPECT_EQ(config.max_position, 2048);
   EXPECT_EQ(config.rms_norm_eps, 1e-6);
   EXPECT_EQ(config.rope_theta, 10000);
-  EXPECT_FALSE(config.rope_scaling.has_value());
+  EXPECT_EQ(config.rope_scaling, RopeScaling());
   EXPECT_FALSE(config.tie_word_embeddings);
   EXPECT_THAT(config.eos_ids, testing::ElementsAre(2));
   EXPECT_EQ(config.num_parameters(), 6'738'415'616);
@@ -84,15 +81,15 @@ TEST(Config, ReadsTheRopeParametersOfTransformers5) {
   document.erase("rope_theta");
   const LlamaConfig config = parse(document);
   EXPECT_EQ(config.rope_theta, 250000);
-  ASSERT_TRUE(config.rope_scaling.has_value());
-  EXPECT_EQ(config.rope_scaling->factor, 32);
+  EXPECT_EQ(std::get<Llama3RopeScaling>(config.rope_scaling).factor, 32);
 }
 
 TEST(Config, ReadsDefaultRopeParameters) {
   json document = llama_3_2_1b();
   document.erase("rope_scaling");
+  document.erase("rope_theta");
   document["rope_parameters"] = {{"rope_theta", 10000.0}, {"rope_type", "default"}};
-  EXPECT_FALSE(parse(document).rope_scaling.has_value());
+  EXPECT_EQ(parse(document).rope_scaling, RopeScaling());
 }
 
 TEST(Config, HeadDimIsHiddenSizeOverHeadsUnlessStated) {
@@ -196,11 +193,118 @@ TEST(Config, RefusesOptionsThatChangeTheForwardPass) {
   EXPECT_THAT(error_with("partial_rotary_factor", 0.5), HasSubstr("partial_rotary_factor: supported: 1"));
 }
 
-TEST(Config, RefusesOtherRopeTypes) {
-  EXPECT_EQ(error_with("rope_scaling", {{"rope_type", "yarn"}, {"factor", 4.0}}),
-            "config: rope_scaling.rope_type: found \"yarn\"; supported: \"default\" and \"llama3\"");
-  EXPECT_THAT(error_with("rope_scaling", {{"type", "linear"}, {"factor", 2.0}}),
-              HasSubstr("rope_scaling.type: found \"linear\""));
+// A model of 4,096 positions and a rope_theta of 500,000, whose RoPE is what `rope` says.
+json with_rope(const json& rope) {
+  json document = llama_3_2_1b();
+  document.erase("rope_scaling");
+  document["max_position_embeddings"] = 4096;
+  document.update(rope);
+  return document;
+}
+
+std::string rope_error(const json& rope) {
+  return error_of([&] { parse(with_rope(rope)); });
+}
+
+const json kYarn = {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 4096}};
+
+// What transformers 5 writes, and a model card's block beside it.
+TEST(Config, RopeScalingSaysHowToScaleBesideDefaultRopeParameters) {
+  const json both = {{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 500000.0}}},
+                     {"rope_scaling", kYarn}};
+  const LlamaConfig config = parse(with_rope(both));
+  EXPECT_EQ(config.rope_scaling, RopeScaling(YarnRopeScaling{4, 32, 1, true, 4096}));
+  EXPECT_NEAR(config.rope_attention_factor, 0.1 * std::log(4) + 1, 1e-12);
+  EXPECT_EQ(config.rope_theta, 500000);
+}
+
+TEST(Config, ARopeThetaIsFoundWhereverItStands) {
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    json document = with_rope({{key, {{"rope_type", "linear"}, {"factor", 2.0}, {"rope_theta", 7.0}}}});
+    document.erase("rope_theta");
+    EXPECT_EQ(parse(document).rope_theta, 7);
+  }
+  json document = with_rope(
+      {{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 7.0}}}, {"rope_scaling", kYarn}});
+  document.erase("rope_theta");
+  EXPECT_EQ(parse(document).rope_theta, 7);
+}
+
+TEST(Config, RefusesStatementsOfRopeThatDisagree) {
+  EXPECT_EQ(rope_error({{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 10000.0}}}}),
+            "config: rope_parameters.rope_theta: found 10000, but rope_theta is 500000; expected one number");
+  json scaling = kYarn;
+  scaling["rope_theta"] = 3.0;
+  EXPECT_EQ(rope_error({{"rope_scaling", scaling}}),
+            "config: rope_scaling.rope_theta: found 3, but rope_theta is 500000; expected one number");
+  EXPECT_EQ(
+      rope_error({{"rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}}}, {"rope_parameters", kYarn}}),
+      "config: rope_scaling: says \"linear\", but rope_parameters says \"yarn\"; expected one way to scale");
+  EXPECT_EQ(
+      rope_error({{"rope_scaling", {{"rope_type", "default"}}}, {"rope_parameters", kYarn}}),
+      "config: rope_scaling: says \"default\", but rope_parameters says \"yarn\"; expected one way to scale");
+  scaling = kYarn;
+  scaling["factor"] = 8.0;
+  EXPECT_EQ(rope_error({{"rope_scaling", scaling}, {"rope_parameters", kYarn}}),
+            "config: rope_scaling: says \"yarn\", but rope_parameters says \"yarn\" with other numbers; "
+            "expected one way to scale");
+  EXPECT_EQ(rope_error({{"rope_scaling", {{"rope_type", "linear"}, {"type", "yarn"}, {"factor", 2.0}}}}),
+            "config: rope_scaling.type: found \"yarn\", but rope_type is \"linear\"; expected one type");
+  EXPECT_EQ(rope_error({{"rope_scaling", kYarn}, {"original_max_position_embeddings", 2048}}),
+            "config: rope_scaling.original_max_position_embeddings: found 4096, but 2048 beside it; "
+            "expected one number");
+  scaling = kYarn;
+  scaling.update({{"mscale", 1.0}, {"mscale_all_dim", 1.0}, {"attention_factor", 1.5}});
+  EXPECT_EQ(rope_error({{"rope_scaling", scaling}}),
+            "config: rope_scaling.attention_factor: found 1.5, but mscale and mscale_all_dim give 1; "
+            "expected one factor");
+}
+
+TEST(Config, LinearAndYarnExtendTheContext) {
+  EXPECT_EQ(parse(with_rope({{"rope_scaling", kYarn}})).max_position, 4 * 4096);
+  EXPECT_EQ(parse(with_rope({{"rope_scaling", kYarn}, {"max_position_embeddings", 32768}})).max_position,
+            32768);
+  EXPECT_EQ(parse(with_rope({{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}}})).max_position, 8192);
+}
+
+// transformers stretches "dynamic" beyond max_position_embeddings only, by the length that a text has so far.
+TEST(Config, DynamicRopeComputesWhatDefaultDoesAndDoesNotExtendTheContext) {
+  const json dynamic = {{"rope_type", "dynamic"}, {"factor", 2.0}};
+  const LlamaConfig config = parse(with_rope({{"rope_scaling", dynamic}}));
+  EXPECT_EQ(config.rope_scaling, RopeScaling());
+  EXPECT_EQ(config.max_position, 4096);
+  json shorter = dynamic;
+  shorter["original_max_position_embeddings"] = 2048;
+  EXPECT_EQ(rope_error({{"rope_scaling", shorter}}),
+            "config: rope_scaling.original_max_position_embeddings: found 2048; supported with the type "
+            "\"dynamic\": max_position_embeddings 4096");
+}
+
+TEST(Config, RefusesRopeTypesAndKeysThatItWouldIgnore) {
+  EXPECT_EQ(
+      rope_error({{"rope_scaling", {{"rope_type", "longrope"}, {"factor", 4.0}}}}),
+      "config: rope_scaling.rope_type: found \"longrope\"; supported: \"default\", \"linear\", \"dynamic\", "
+      "\"yarn\", \"llama3\"");
+  EXPECT_EQ(rope_error({{"rope_parameters", {{"rope_type", "default"}, {"factor", 4.0}}}}),
+            "config: rope_parameters.factor: found 4.0; RoPE of the type \"default\" does not use it");
+  EXPECT_EQ(rope_error({{"rope_scaling", {{"type", "linear"}, {"factor", 4.0}, {"attention_factor", 2.0}}}}),
+            "config: rope_scaling.attention_factor: found 2.0; RoPE of the type \"linear\" does not use it");
+  EXPECT_EQ(
+      rope_error({{"rope_scaling", {{"mrope_section", {16, 24, 24}}}}}),
+      "config: rope_scaling.mrope_section: found [16,24,24]; RoPE of the type \"default\" does not use it");
+  EXPECT_EQ(
+      rope_error({{"rope_parameters", {{"full_attention", kYarn}}}}),
+      "config: rope_parameters.full_attention: found an object of 3 fields; RoPE of the type \"default\" "
+      "does not use it");
+  EXPECT_NO_THROW(parse(with_rope({{"rope_parameters", {{"rope_type", "default"}, {"factor", 1.0}}}})));
+  json yarn = kYarn;
+  yarn["mscale"] = 0.7;
+  EXPECT_EQ(rope_error({{"rope_scaling", yarn}}),
+            "config: rope_scaling.mscale: found 0.7, but no mscale_all_dim; expected both or none");
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    EXPECT_THAT(rope_error({{key, {{"partial_rotary_factor", 0.5}}}}),
+                HasSubstr(std::string(key) + ".partial_rotary_factor: supported: 1"));
+  }
 }
 
 TEST(Config, RefusesBadRopeScaling) {
@@ -333,6 +437,28 @@ TEST(LoadConfig, AGenerationConfigThatLeadsNowhereIsAnError) {
   std::filesystem::create_symlink(dir / "nowhere", dir / "generation_config.json");
   EXPECT_EQ(error_of([&] { load_config(dir.path()); }),
             (dir / "generation_config.json").string() + ": no such file");
+}
+
+TEST(LoadConfig, ReadsNaNAndInfinityWhereNothingUsesThem) {
+  const auto line_with = [](const std::string& field) {
+    const TempDir dir;
+    std::string text = tiny_config_json(true);
+    dir.write("config.json", text.insert(text.find('{') + 1, field + ","));
+    const std::string line = error_of([&] { load_config(dir.path()); });
+    return line.substr(line.find("config.json"));
+  };
+  const TempDir dir;
+  std::string text = tiny_config_json(true);
+  dir.write("config.json",
+            text.insert(text.find('{') + 1, "\"initializer_range\": NaN, \"loss\": [-Infinity],"));
+  EXPECT_NO_THROW(load_config(dir.path()));
+  EXPECT_EQ(line_with("\"logits_scaling\": NaN"), "config.json: logits_scaling: found NaN; supported: 1");
+  EXPECT_EQ(line_with("\"clip_qkv\": Infinity"),
+            "config.json: clip_qkv: found Infinity; supported: models without it");
+  EXPECT_EQ(line_with("\"sliding_window\": Infinity"),
+            "config.json: sliding_window: found Infinity; supported: attention to all positions");
+  EXPECT_EQ(line_with("\"partial_rotary_factor\": -Infinity"),
+            "config.json: partial_rotary_factor: found -Infinity, expected a number from 0 to 1");
 }
 
 TEST(LoadConfig, NamesAMissingFile) {

@@ -13,12 +13,15 @@ namespace {
 // transformers computes in float32; its powers are good to a few units in the last place.
 constexpr double kRelativeTolerance = 1e-6;
 
-TEST(Rope, InverseFrequenciesEqualThoseOfTransformers) {
+// Of every type, in every family, wherever a config.json may say it.
+TEST(Rope, InverseFrequenciesAndAttentionFactorsEqualThoseOfTransformers) {
   std::ifstream file(SERVAL_TEST_DATA "/checkpoint/rope.json");
   const nlohmann::json goldens = nlohmann::json::parse(file);
-  ASSERT_FALSE(goldens["cases"].empty());
+  ASSERT_GT(goldens["cases"].size(), 100U);
   for (const nlohmann::json& golden : goldens["cases"]) {
     const LlamaConfig config = parse_config(golden["config"].dump(), "golden");
+    const double factor = golden["attention_factor"];
+    EXPECT_NEAR(config.rope_attention_factor, factor, kRelativeTolerance * factor) << golden["config"];
     const auto expected = golden["inverse_frequencies"].get<std::vector<double>>();
     const std::vector<float> found = rope_inverse_frequencies(config);
     ASSERT_EQ(found.size(), expected.size());
@@ -26,6 +29,28 @@ TEST(Rope, InverseFrequenciesEqualThoseOfTransformers) {
       EXPECT_NEAR(found[i], expected[i], kRelativeTolerance * expected[i])
           << golden["config"] << " pair " << i;
   }
+}
+
+TEST(Rope, TheAttentionFactorMultipliesCosinesAndSines) {
+  LlamaConfig config;
+  config.head_dim = 64;
+  config.rope_theta = 10000;
+  const std::vector<float> plain = make_rope_table(config, 8);
+  config.rope_attention_factor = 1.25;
+  const std::vector<float> scaled = make_rope_table(config, 8);
+  for (size_t i = 0; i < plain.size(); ++i) EXPECT_EQ(scaled[i], plain[i] * 1.25F);
+}
+
+TEST(Rope, DivisorsDivideFrequenciesBeforeTheyAreScaled) {
+  LlamaConfig config;
+  config.head_dim = 64;
+  config.rope_theta = 10000;
+  config.rope_scaling = LinearRopeScaling{2};
+  const std::vector<float> plain = rope_inverse_frequencies(config);
+  config.rope_divisors.assign(32, 1);
+  config.rope_divisors[5] = 8;
+  const std::vector<float> divided = rope_inverse_frequencies(config);
+  for (size_t i = 0; i < plain.size(); ++i) EXPECT_EQ(divided[i], i == 5 ? plain[i] / 8 : plain[i]);
 }
 
 TEST(Rope, Llama3ScalingKeepsShortWavelengthsAndStretchesLongOnes) {

@@ -16,8 +16,9 @@ void add(std::vector<float>& x, const std::vector<float>& y) {
 // Radians per token for pair i, including "llama3" scaling.
 float frequency(const LlamaConfig& config, int pair) {
   const double f = std::pow(config.rope_theta, -2.0 * pair / config.head_dim);
-  if (!config.rope_scaling) return static_cast<float>(f);
-  const Llama3RopeScaling& s = *config.rope_scaling;
+  const auto* scaling = std::get_if<Llama3RopeScaling>(&config.rope_scaling);
+  if (scaling == nullptr) return static_cast<float>(f);
+  const Llama3RopeScaling& s = *scaling;
   const double turns = static_cast<double>(s.original_max_position) * f / (2 * std::numbers::pi);
   if (turns < s.low_freq_factor) return static_cast<float>(f / s.factor);
   if (turns > s.high_freq_factor) return static_cast<float>(f);

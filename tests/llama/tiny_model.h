@@ -39,7 +39,7 @@ inline LlamaConfig tiny_untied_config() {
   config.num_heads = config.num_kv_heads = 3;
   config.head_dim = 128;
   config.vocab_size = 64;
-  config.rope_scaling.reset();
+  config.rope_scaling = {};
   config.tie_word_embeddings = false;
   return config;
 }

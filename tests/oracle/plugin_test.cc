@@ -76,6 +76,7 @@ ServalOracleConfig small_config() {
   config.vocab_size = 16;
   config.rms_norm_eps = 1e-5;
   config.rope_theta = 10000;
+  config.rope_attention_factor = 1;
   config.cache_cells = 4;
   return config;
 }

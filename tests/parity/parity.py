@@ -130,7 +130,8 @@ def print_table(report):
 
 def make_checkpoint(args, folder):
     tool = ROOT / "tools" / "make_checkpoint.py"
-    subprocess.run([sys.executable, "-B", tool, args.preset, folder, "--seed", str(args.random_weights)], check=True)
+    command = [sys.executable, "-B", tool, args.preset, folder, "--seed", str(args.random_weights)]
+    subprocess.run(command + [part for setting in args.set for part in ("--set", setting)], check=True)
     return folder
 
 
@@ -140,6 +141,7 @@ def main():
     parser.add_argument("--model", type=pathlib.Path, default=BUNDLED, help="a Hugging Face directory")
     parser.add_argument("--preset", default="tiny", help="with --random-weights: a preset, or tiny")
     parser.add_argument("--random-weights", type=int, metavar="SEED", help="a checkpoint that tools/make_checkpoint.py makes")
+    parser.add_argument("--set", action="append", default=[], metavar="FIELD=JSON", help="changes that checkpoint's config.json")
     parser.add_argument("-n", "--positions", type=int, default=256)
     parser.add_argument("-c", "--context", type=int, default=0, help="default: as many as positions")
     parser.add_argument("--text", help="a file. Default: serval's own, or random tokens where there is no tokenizer")

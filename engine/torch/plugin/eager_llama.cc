@@ -1,5 +1,6 @@
 #include "engine/torch/plugin/eager_llama.h"
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
@@ -14,18 +15,44 @@ at::TensorOptions options_of(const ServalOracleConfig& config) {
       .device(config.device == SERVAL_ORACLE_CUDA ? at::kCUDA : at::kCPU);
 }
 
-// Radians per position for each pair of channels. Llama 3's scaling keeps the frequencies that rotate often
-// within the original context, divides those that hardly rotate by `factor`, and interpolates linearly in
-// between.
+// Keeps the frequencies that turn often within the original context, divides those that hardly turn by
+// `factor`, and blends linearly in between.
+at::Tensor stretched_as_llama3(const ServalOracleConfig& c, const at::Tensor& frequency) {
+  const at::Tensor turns = frequency * (static_cast<double>(c.rope_original_max_position) / (2 * kPi));
+  const double span = c.rope_high_freq_factor - c.rope_low_freq_factor;
+  const at::Tensor kept = ((turns - c.rope_low_freq_factor) / span).clamp(0.0, 1.0);
+  return frequency * (kept + (1 - kept) / c.rope_factor);
+}
+
+// YaRN blends over the numbers of the pairs, between the two that turn beta_fast and beta_slow times.
+at::Tensor stretched_as_yarn(const ServalOracleConfig& c, const at::Tensor& frequency) {
+  const auto pair_of = [&](double turns) {
+    const double positions = static_cast<double>(c.rope_original_max_position) / (2 * kPi * turns);
+    return static_cast<double>(c.head_dim) / 2 * std::log(positions) / std::log(c.rope_theta);
+  };
+  double first = pair_of(c.rope_beta_fast), last = pair_of(c.rope_beta_slow);
+  if (c.rope_truncate != 0) {
+    first = std::floor(first);
+    last = std::ceil(last);
+  }
+  first = std::max(first, 0.0);
+  last = std::min(last, static_cast<double>(c.head_dim - 1));
+  constexpr double kShortestRamp = 0.001;
+  const double span = first == last ? kShortestRamp : last - first;
+  const at::Tensor pair = at::arange(0, c.head_dim / 2, at::kDouble);
+  const at::Tensor stretched = ((pair - first) / span).clamp(0.0, 1.0);
+  return frequency * (1 - stretched + stretched / c.rope_factor);
+}
+
+// Radians a position for each pair of channels.
 at::Tensor inverse_frequencies(const ServalOracleConfig& c) {
   const at::Tensor channel = at::arange(0, c.head_dim, 2, at::kDouble);
   at::Tensor frequency = at::exp(channel * (-std::log(c.rope_theta) / static_cast<double>(c.head_dim)));
-  if (c.has_llama3_scaling != 0) {
-    const at::Tensor turns = frequency * (static_cast<double>(c.rope_original_max_position) / (2 * kPi));
-    const double span = c.rope_high_freq_factor - c.rope_low_freq_factor;
-    const at::Tensor kept = ((turns - c.rope_low_freq_factor) / span).clamp(0.0, 1.0);
-    frequency = frequency * (kept + (1 - kept) / c.rope_factor);
-  }
+  if (c.rope_divisors != nullptr)
+    frequency /= at::from_blob(const_cast<double*>(c.rope_divisors), {c.head_dim / 2}, at::kDouble);
+  if (c.rope_type == SERVAL_ORACLE_ROPE_LINEAR) frequency = frequency / c.rope_factor;
+  if (c.rope_type == SERVAL_ORACLE_ROPE_LLAMA3) frequency = stretched_as_llama3(c, frequency);
+  if (c.rope_type == SERVAL_ORACLE_ROPE_YARN) frequency = stretched_as_yarn(c, frequency);
   return frequency.to(at::kFloat);
 }
 
@@ -123,8 +150,8 @@ EagerLlama::Context EagerLlama::prepare(const ServalOracleTokens& input) const {
   Context context;
   const at::Tensor positions = at::arange(input.first_position, end, at::kFloat).to(device);
   const at::Tensor angles = at::outer(positions, inverse_frequencies_).repeat({1, 2});
-  context.cosine = angles.cos().to(options_);
-  context.sine = angles.sin().to(options_);
+  context.cosine = (angles.cos() * config_.rope_attention_factor).to(options_);
+  context.sine = (angles.sin() * config_.rope_attention_factor).to(options_);
   const at::Tensor seen = at::arange(end, at::kFloat).to(device);
   context.masked = seen.unsqueeze(0) > positions.unsqueeze(1);
   context.cells = at::from_blob(const_cast<int64_t*>(input.cells), {end}, at::kLong).to(device);

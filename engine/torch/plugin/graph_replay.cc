@@ -43,8 +43,8 @@ DecodeStep::DecodeStep(const EagerLlama& model, const ServalOracleReplay& replay
   const at::TensorOptions options = model.embedding().options();
   tokens_ = at::zeros({batch_}, options.dtype(at::kLong));
   const at::Tensor angles = (model.frequencies() * static_cast<double>(position_)).repeat({2});
-  cosine_ = angles.cos().to(options);
-  sine_ = angles.sin().to(options);
+  cosine_ = (angles.cos() * c.rope_attention_factor).to(options);
+  sine_ = (angles.sin() * c.rope_attention_factor).to(options);
   for (size_t i = 0; i < model.layers().size(); ++i) {
     const at::Tensor keys = at::rand({batch_, c.num_kv_heads, position_ + 1, c.head_dim}, options);
     caches_.push_back({keys, at::rand_like(keys)});
