@@ -7,6 +7,7 @@
 #include "fmt/ranges.h"
 
 #include "models/architecture.h"
+#include "models/checkpoint/tied_weights.h"
 #include "models/generation_config.h"
 #include "models/llama/config.h"
 #include "vm/base/json_fields.h"
@@ -87,6 +88,7 @@ std::shared_ptr<const Model> read_model(const std::filesystem::path& model_dir) 
     const json document = parse_json_file(generation, ConfigLimits::kMaxFileBytes);
     read_generation_config(JsonFields(document, generation.string()), *model);
   }
+  untie_other_weights(model_dir, *model);
   return model;
 }
 

@@ -15,7 +15,7 @@
 namespace serval {
 
 // The model of a directory, called as it: config.json and, where there is one, generation_config.json, whose
-// token ids win. No weight is touched.
+// token ids win. Of weights, only an LM head beside a tied embedding is looked at.
 std::shared_ptr<const Model> read_model(const std::filesystem::path& model_dir);
 
 // The text of a config.json; `name` becomes the model's name and the start of error lines.

@@ -18,6 +18,7 @@
 #include "models/checkpoint/not_finite.h"
 #include "models/checkpoint/parallel.h"
 #include "models/checkpoint/random_weights.h"
+#include "models/checkpoint/stored_elements.h"
 #include "vm/base/bf16.h"
 #include "vm/base/error.h"
 #include "vm/base/json_fields.h"
@@ -25,31 +26,29 @@
 namespace serval {
 namespace {
 
-template <typename Source, typename ToFloat>
-void convert_elements(std::span<const std::byte> source, uint16_t* out, ToFloat to_float) {
-  for (size_t i = 0; i < source.size() / sizeof(Source); ++i) {
-    Source element;
-    std::memcpy(&element, source.data() + i * sizeof(Source), sizeof element);  // of any alignment
-    out[i] = float_to_bf16(to_float(element));
-  }
+// A tied weight may be stored under its other name alone.
+const std::string& stored_name(const Checkpoint& checkpoint, const WeightSpec& spec) {
+  const bool is_other =
+      !checkpoint.contains(spec.name) && !spec.other_name.empty() && checkpoint.contains(spec.other_name);
+  return is_other ? spec.other_name : spec.name;
 }
 
 const TensorView& checked_tensor(const Checkpoint& checkpoint, const WeightSpec& spec) {
+  const std::string& name = stored_name(checkpoint, spec);
   std::vector<int64_t> expected = {spec.rows, spec.cols};
   if (spec.kind != WeightKind::kMatrix) expected.erase(expected.begin());
   const auto fail = [&](const std::string& path, const std::string& found) {
     throw Error(ErrorKind::kRuntime, fmt::format("{}: tensor {}: {}, expected shape {} by config.json", path,
-                                                 shown(spec.name), found, shape_text(expected)));
+                                                 shown(name), found, shape_text(expected)));
   };
-  if (!checkpoint.contains(spec.name)) fail(checkpoint.source(), "missing");
-  const TensorView& tensor = checkpoint.tensor(spec.name);
-  if (tensor.shape != expected)
-    fail(checkpoint.path_of(spec.name), "found shape " + shape_text(tensor.shape));
+  if (!checkpoint.contains(name)) fail(checkpoint.source(), "missing");
+  const TensorView& tensor = checkpoint.tensor(name);
+  if (tensor.shape != expected) fail(checkpoint.path_of(name), "found shape " + shape_text(tensor.shape));
   if (tensor.dtype != StoredType::kBF16 && tensor.dtype != StoredType::kF16 &&
       tensor.dtype != StoredType::kF32)
     throw Error(ErrorKind::kRuntime,
                 fmt::format("{}: tensor {}: found dtype {}; supported: BF16, F16 and F32",
-                            checkpoint.path_of(spec.name), shown(spec.name), dtype_name(tensor.dtype)));
+                            checkpoint.path_of(name), shown(name), dtype_name(tensor.dtype)));
   return tensor;
 }
 
@@ -86,12 +85,7 @@ class CheckpointWeights final : public WeightSource {
   std::string name() const override { return checkpoint_.source(); }
 
   void read(size_t tensor, int64_t first, std::span<uint16_t> out) const override {
-    const auto source = bytes(tensor, first, static_cast<int64_t>(out.size()));
-    const StoredType dtype = tensors_[tensor]->dtype;
-    if (dtype == StoredType::kBF16) std::memcpy(out.data(), source.data(), source.size());
-    if (dtype == StoredType::kF16) convert_elements<uint16_t>(source, out.data(), fp16_to_float);
-    if (dtype == StoredType::kF32)
-      convert_elements<float>(source, out.data(), [](float value) { return value; });
+    read_stored_elements(*tensors_[tensor], first, out);
   }
 
   const uint16_t* in_place(size_t tensor) const override {

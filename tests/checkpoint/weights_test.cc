@@ -245,10 +245,55 @@ TEST(ModelWeights, WarnOfTensorsThatTheModelDoesNotUse) {
 
 TEST(ModelWeights, IgnoreRotaryTablesAndARepeatedLmHead) {
   std::vector<TestTensor> tensors = tiny_tensors("BF16", false);
+  tensor_named(tensors, "lm_head.weight").data = tensor_named(tensors, "model.embed_tokens.weight").data;
   tensors.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", "F32", {1}, "xxxx"});
   const TempDir dir;
   write_model(dir, tensors);
   EXPECT_EQ(log_of([&] { ModelWeights::load(dir.path(), tiny_config(true)); }), "");
+}
+
+// Of a directory whose config.json ties them.
+LlamaConfig config_beside(const std::vector<TestTensor>& tensors) {
+  const TempDir dir;
+  dir.write("config.json", tiny_config_json(true));
+  write_model(dir, tensors);
+  return load_config(dir.path());
+}
+
+TEST(TiedWeights, AnotherLmHeadThatIsStoredIsKept) {
+  std::vector<TestTensor> tensors = tiny_tensors("BF16", false);
+  LlamaConfig config;
+  EXPECT_THAT(log_of([&] { config = config_beside(tensors); }),
+              HasSubstr("lm_head.weight differs from model.embed_tokens.weight: both are used"));
+  EXPECT_FALSE(config.tie_word_embeddings);
+  tensor_named(tensors, "lm_head.weight").data = tensor_named(tensors, "model.embed_tokens.weight").data;
+  EXPECT_EQ(log_of([&] { config = config_beside(tensors); }), "");
+  EXPECT_TRUE(config.tie_word_embeddings);
+  tensor_named(tensors, "lm_head.weight").data.back() ^= 1;
+  EXPECT_FALSE(config_beside(tensors).tie_word_embeddings);
+}
+
+TEST(TiedWeights, AreTheSameInAnotherType) {
+  std::vector<TestTensor> tensors = tiny_tensors("BF16", false);
+  TestTensor& head = tensor_named(tensors, "lm_head.weight");
+  head.dtype = "F32";
+  head.data.clear();
+  for (size_t i = 0; i < 24 * 64; ++i)
+    head.data += bytes_of<float>({tiny_value("model.embed_tokens.weight", i)});
+  EXPECT_TRUE(config_beside(tensors).tie_word_embeddings);
+  head.shape = {12, 128};
+  EXPECT_FALSE(config_beside(tensors).tie_word_embeddings);
+}
+
+TEST(TiedWeights, TheEmbeddingMayBeStoredAsTheLmHead) {
+  std::vector<TestTensor> tensors = tiny_tensors("BF16", true);
+  tensor_named(tensors, "model.embed_tokens.weight").name = "lm_head.weight";
+  const TempDir dir;
+  write_model(dir, tensors);
+  const ModelWeights weights = ModelWeights::load(dir.path(), tiny_config(true));
+  EXPECT_EQ(bf16_to_float(weights.matrix(llama_tensor::kEmbedding).bf16[7]),
+            tiny_value("model.embed_tokens.weight", 7));
+  EXPECT_EQ(weights.matrix(llama_tensor::kLmHead).bf16, weights.matrix(llama_tensor::kEmbedding).bf16);
 }
 
 TEST(ModelWeights, RefuseAnUnknownName) {

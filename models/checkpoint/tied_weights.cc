@@ -1,0 +1,40 @@
+#include "models/checkpoint/tied_weights.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "spdlog/spdlog.h"
+
+#include "models/checkpoint/checkpoint.h"
+#include "models/checkpoint/stored_elements.h"
+#include "vm/base/error.h"
+
+namespace serval {
+namespace {
+
+std::optional<Checkpoint> open_if_possible(const std::filesystem::path& model_dir) {
+  try {
+    return Checkpoint::open(model_dir);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+void untie_other_weights(const std::filesystem::path& model_dir, Model& model) {
+  if (!model.tie_word_embeddings) return;
+  const auto checkpoint = open_if_possible(model_dir);
+  if (!checkpoint) return;
+  for (const WeightSpec& spec : model.weights()) {
+    if (spec.other_name.empty() || !checkpoint->contains(spec.name) || !checkpoint->contains(spec.other_name))
+      continue;
+    if (hold_the_same(checkpoint->tensor(spec.name), checkpoint->tensor(spec.other_name))) continue;
+    spdlog::warn("{}: {} differs from {}: both are used, although config.json has tie_word_embeddings true",
+                 checkpoint->source(), spec.other_name, spec.name);
+    model.tie_word_embeddings = false;
+    return;
+  }
+}
+
+}  // namespace serval
