@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <span>
+#include <vector>
 
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
@@ -24,15 +27,45 @@ constexpr const char* kEmbeddingTensor = "token_embd.weight";
 constexpr const char* kOutputTensor = "output.weight";
 constexpr const char* kRopeFactors = "rope_freqs.weight";
 
-// Fields that change what a model computes, where their value is not the one that changes nothing.
-constexpr const char* kParts[] = {"expert_count",
-                                  "attention.clamp_kqv",
-                                  "attention.max_alibi_bias",
-                                  "attn_logit_softcapping",
-                                  "final_logit_softcapping",
-                                  "attention.sliding_window_pattern",
-                                  "pooling_type"};
-constexpr const char* kFactors[] = {"logit_scale", "residual_scale", "embedding_scale"};
+// Of the keys that llama.cpp (2026) reads or writes, those that would change what a model computes. 0 stands
+// for none; -1 does in some files.
+constexpr const char* kParts[] = {
+    "attention.clamp_kqv",
+    "attention.indexer.head_count",
+    "attention.kv_lora_rank",
+    "attention.max_alibi_bias",
+    "attention.q_lora_rank",
+    "attention.shared_kv_layers",
+    "attention.temperature_length",
+    "attention.temperature_scale",
+    "attn_logit_softcapping",
+    "decoder_block_count",
+    "embedding_length_per_layer_input",
+    "expert_count",
+    "expert_group_count",
+    "expert_group_used_count",
+    "expert_shared_count",
+    "expert_used_count",
+    "final_logit_softcapping",
+    "full_attention_interval",
+    "hyper_connection.count",
+    "interleave_moe_layer_step",
+    "nextn_predict_layers",
+    "pooling_type",
+    "rope.dimension_count_swa",
+    "rope.freq_base_swa",
+    "rope.scaling.alpha",
+    "rope.scaling.yarn_log_multiplier",
+    "router_logit_softcapping",
+    "swiglu_clamp_exp",
+};
+// 1 changes nothing; llama.cpp takes 0 for "no factor" as well.
+constexpr const char* kFactors[] = {"attention.output_scale", "attention.value_scale",
+                                    "embedding_scale",        "logit_scale",
+                                    "residual_scale",         "rope.scaling.yarn_attn_factor"};
+// Lists that a model of these architectures does not have, or whose numbers are all 0.
+constexpr const char* kLists[] = {"attention.sliding_window_pattern", "classifier.output_labels",
+                                  "rope.dimension_sections", "swiglu_clamp_shexp"};
 
 // One architecture's fields.
 class ArchitectureFields {
@@ -47,6 +80,16 @@ class ArchitectureFields {
     return fields_.find_integer(key(name), 0, most);
   }
   std::optional<double> find_number(std::string_view name) const { return fields_.find_number(key(name)); }
+  double number_or(std::string_view name, double otherwise) const {
+    return find_number(name).value_or(otherwise);
+  }
+  // A number within [least, most], `otherwise` where it is missing.
+  double number_or(std::string_view name, double otherwise, double least, double most) const {
+    const double found = number_or(name, otherwise);
+    if (!(found >= least && found <= most))
+      fail(name, fmt::format("found {}, expected a number from {} to {}", found, least, most));
+    return found;
+  }
   bool has(std::string_view name) const { return fields_.has(key(name)); }
   [[noreturn]] void fail(std::string_view name, const std::string& problem) const {
     fields_.fail(key(name), problem);
@@ -67,6 +110,12 @@ class ArchitectureFields {
   std::string prefix_;
 };
 
+// Nothing, or nothing but zeros.
+void check_list(const ArchitectureFields& fields, const char* name) {
+  if (fields.all().is_empty_or_zero(fields.key(name))) return;
+  fields.fail(name, "supported: models without it");
+}
+
 void check_options(const ArchitectureFields& fields) {
   for (const char* name : kParts) {
     const auto value = fields.find_number(name);
@@ -75,8 +124,28 @@ void check_options(const ArchitectureFields& fields) {
   }
   for (const char* name : kFactors) {
     const auto value = fields.find_number(name);
-    if (value && *value != 1) fields.fail(name, fmt::format("found {}; supported: 1", *value));
+    if (value && *value != 1 && *value != 0) fields.fail(name, fmt::format("found {}; supported: 1", *value));
   }
+  for (const char* name : kLists) check_list(fields, name);
+  if (!fields.all().boolean_or(fields.key("attention.causal"), true))
+    fields.fail("attention.causal", "found false; supported: true");
+  if (fields.all().boolean_or(fields.key("use_parallel_residual"), false))
+    fields.fail("use_parallel_residual", "found true; supported: false");
+  const std::string activation = fields.all().text_or(fields.key("hidden_activation"), "silu");
+  if (activation != "silu")
+    fields.fail("hidden_activation", fmt::format("found {}; supported: \"silu\"", in_quotes(activation)));
+  const std::string kind = fields.all().text_or("general.type", "model");
+  if (kind != "model")
+    fields.all().fail("general.type", fmt::format("found {}; supported: \"model\"", in_quotes(kind)));
+}
+
+// What scores are multiplied with; 0 stands for 1 / sqrt(head_dim), as a missing field does.
+void check_attention_scale(const ArchitectureFields& fields, int64_t head_dim) {
+  constexpr double kMostOff = 1e-6;  // relative: the field has 24 bits
+  const double found = fields.number_or("attention.scale", 0);
+  const double expected = 1 / std::sqrt(static_cast<double>(head_dim));
+  if (found != 0 && !(std::abs(found - expected) <= kMostOff * expected))
+    fields.fail("attention.scale", fmt::format("found {}; supported: {}", found, expected));
 }
 
 void add_heads(const ArchitectureFields& fields, json& config) {
@@ -97,49 +166,121 @@ void add_heads(const ArchitectureFields& fields, json& config) {
                 fmt::format("found {}; supported: {}, as of the keys", *value_length, head_dim));
   }
   if (key_length) config["head_dim"] = *key_length;
+  check_attention_scale(fields, head_dim);
+}
+
+// What rope_freqs divides the frequencies by.
+std::vector<float> read_divisors(const GgufFields& fields, const GgufTensor& tensor, int64_t head_dim) {
+  const auto pairs = static_cast<size_t>(head_dim / 2);
+  if (tensor.type->name != "F32" || tensor.shape != std::vector<int64_t>{head_dim / 2})
+    fields.fail(kRopeFactors,
+                fmt::format("expected {} factors of the type F32, one for each pair of a head", pairs));
+  std::vector<float> divisors(pairs);
+  tensor.type->decode(tensor.bytes.data(), pairs, divisors.data());
+  for (size_t i = 0; i < pairs; ++i) {
+    if (!(divisors[i] >= 1 / Limits::kMaxRopeFactor && divisors[i] <= Limits::kMaxRopeFactor)) {
+      fields.fail(kRopeFactors, fmt::format("factor {} is {}, expected a number from {} to {}", i,
+                                            divisors[i], 1 / Limits::kMaxRopeFactor, Limits::kMaxRopeFactor));
+    }
+  }
+  return divisors;
 }
 
 // Llama 3.x stores what the frequencies are divided by, not the four numbers that it follows from. Of those,
-// all but the factor are the same in every published model.
-json llama3_scaling(const GgufFields& fields, const GgufTensor& divisors, double theta) {
+// all but the factor are the same in every published model. Where they explain the divisors, they are taken:
+// the frequencies are then those of the same model's config.json to the bit.
+std::optional<json> llama3_scaling(std::span<const float> divisors, double theta) {
   constexpr double kLowFactor = 1, kHighFactor = 4, kOriginalContext = 8192;
   constexpr double kMostOff = 1e-4;
-  const auto fail = [&](const std::string& problem) {
-    fields.fail(kRopeFactors, problem + "; supported: those of Llama 3");
-  };
-  const auto pairs = static_cast<size_t>(divisors.shape.back());
-  if (divisors.type->name != "F32" || divisors.shape.size() != 1 || pairs > Limits::kMaxHiddenSize)
-    fail("factors of another type or shape");
-  std::vector<float> found(pairs);
-  divisors.type->decode(divisors.bytes.data(), pairs, found.data());
-  const double factor = found.back();
-  if (!(factor >= 1 && factor <= Limits::kMaxRopeFactor)) fail(fmt::format("found the factor {}", factor));
-  for (size_t i = 0; i < pairs; ++i) {
-    const double wavelength = 2 * M_PI * std::pow(theta, static_cast<double>(i) / static_cast<double>(pairs));
-    const double turns = kOriginalContext / wavelength;
+  const double factor = divisors.back();
+  if (!(factor >= 1)) return std::nullopt;
+  for (size_t i = 0; i < divisors.size(); ++i) {
+    const double share = static_cast<double>(i) / static_cast<double>(divisors.size());
+    const double turns = kOriginalContext / (2 * M_PI * std::pow(theta, share));
     const double kept = std::clamp((turns - kLowFactor) / (kHighFactor - kLowFactor), 0.0, 1.0);
     const double expected = 1 / ((1 - kept) / factor + kept);
-    if (!(std::abs(found[i] - expected) <= kMostOff * expected))
-      fail(fmt::format("factor {} is {}, expected {:.6g}", i, found[i], expected));
+    if (!(std::abs(divisors[i] - expected) <= kMostOff * expected)) return std::nullopt;
   }
-  return {{"rope_type", "llama3"},
-          {"factor", factor},
-          {"low_freq_factor", kLowFactor},
-          {"high_freq_factor", kHighFactor},
-          {"original_max_position_embeddings", static_cast<int64_t>(kOriginalContext)}};
+  return json{{"rope_type", "llama3"},
+              {"factor", factor},
+              {"low_freq_factor", kLowFactor},
+              {"high_freq_factor", kHighFactor},
+              {"original_max_position_embeddings", static_cast<int64_t>(kOriginalContext)}};
 }
 
-void add_rope(const ArchitectureFields& fields, const GgufTensor* divisors, json& config) {
-  constexpr double kDefaultTheta = 1e4;  // llama.cpp's where the file is silent
-  const double theta = fields.find_number("rope.freq_base").value_or(kDefaultTheta);
+// The stretch of wavelengths: rope.scaling.factor, or by its older name. 0 stands for 1.
+double read_rope_factor(const ArchitectureFields& fields) {
+  constexpr const char *kKey = "rope.scaling.factor", *kOlderKey = "rope.scale_linear";
+  const auto read = [&](const char* name) {
+    return fields.number_or(name, 0) == 0 ? 1 : fields.number_or(name, 1, 1, Limits::kMaxRopeFactor);
+  };
+  if (fields.has(kKey) && fields.has(kOlderKey) && read(kKey) != read(kOlderKey))
+    fields.fail(kOlderKey, fmt::format("found {}, but {} is {}; expected one number", read(kOlderKey),
+                                       fields.key(kKey), read(kKey)));
+  return read(fields.has(kKey) ? kKey : kOlderKey);
+}
+
+// YaRN's interpolation is either on, which is 1, or off, which is 0; below 0 it follows from the type.
+void check_yarn_extrapolation(const ArchitectureFields& fields, bool is_yarn) {
+  constexpr const char* kKey = "rope.scaling.yarn_ext_factor";
+  const double found = fields.number_or(kKey, -1), expected = is_yarn ? 1 : 0;
+  if (found >= 0 && found != expected)
+    fields.fail(kKey, fmt::format("found {}; supported: {}", found, expected));
+}
+
+// The object of config.json; nothing where RoPE is not scaled. llama.cpp takes "linear" where no type is
+// given.
+std::optional<json> rope_scaling(const ArchitectureFields& fields, const json& config) {
+  constexpr const char* kType = "rope.scaling.type";
+  const std::string type = fields.all().text_or(fields.key(kType), "linear");
+  if (type != "none" && type != "linear" && type != "yarn")
+    fields.fail(kType,
+                fmt::format("found {}; supported: \"none\", \"linear\" and \"yarn\"", in_quotes(type)));
+  check_yarn_extrapolation(fields, type == "yarn");
+  const double factor = read_rope_factor(fields);
+  if (type == "none" || factor == 1) return std::nullopt;
+  json scaling = {{"rope_type", type}, {"factor", factor}};
+  if (type == "linear") return scaling;
+  constexpr double kMaxTurns = 1e6, kBetaFast = 32, kBetaSlow = 1;
+  scaling["original_max_position_embeddings"] =
+      fields.find_integer("rope.scaling.original_context_length", Limits::kMaxPosition)
+          .value_or(config["max_position_embeddings"].get<int64_t>());
+  scaling["beta_fast"] = fields.number_or("rope.scaling.yarn_beta_fast", kBetaFast, 1 / kMaxTurns, kMaxTurns);
+  scaling["beta_slow"] = fields.number_or("rope.scaling.yarn_beta_slow", kBetaSlow, 1 / kMaxTurns, kMaxTurns);
+  return scaling;
+}
+
+// Follows llama.cpp's loader (load_hparams) and context: the attention factor multiplies cosines and sines
+// beside YaRN's own, and divisors act on frequencies before these are scaled.
+void add_rope(const ArchitectureFields& fields, const GgufTensor* divisors, int64_t head_dim, json& config) {
+  constexpr double kDefaultTheta = 1e4, kMaxAttentionFactor = 1e3;
+  const double theta = fields.number_or("rope.freq_base", kDefaultTheta, 1, Limits::kMaxRopeTheta);
   config["rope_theta"] = theta;
-  if (fields.has("rope.scaling.type")) {
-    const std::string type = fields.all().text_or(fields.key("rope.scaling.type"), "none");
-    const double factor = fields.find_number("rope.scaling.factor").value_or(1);
-    if (type != "none" && !(type == "linear" && factor == 1))
-      fields.fail("rope.scaling.type", fmt::format("found {}; supported: \"none\"", in_quotes(type)));
+  auto scaling = rope_scaling(fields, config);
+  json gguf = {{"attention_factor", fields.number_or("rope.scaling.attn_factor", 1, 1 / kMaxAttentionFactor,
+                                                     kMaxAttentionFactor)}};
+  if (divisors != nullptr) {
+    if (fields.model_type() != "llama") {
+      fields.all().fail(kRopeFactors, fmt::format("models of the architecture {} are supported without it",
+                                                  fields.model_type()));
+    }
+    const std::vector<float> values = read_divisors(fields.all(), *divisors, head_dim);
+    const auto llama3 = scaling ? std::nullopt : llama3_scaling(values, theta);
+    if (llama3) {
+      scaling = llama3;
+    } else {
+      gguf["divisors"] = values;
+    }
   }
-  if (divisors != nullptr) config["rope_scaling"] = llama3_scaling(fields.all(), *divisors, theta);
+  if (scaling) config["rope_scaling"] = *scaling;
+  config["gguf_rope"] = gguf;
+}
+
+// The embedding has a row for each token.
+void check_vocabulary(const ArchitectureFields& fields, int64_t rows) {
+  const auto stated = fields.find_integer("vocab_size", INT64_MAX);
+  if (stated && *stated != rows)
+    fields.fail("vocab_size", fmt::format("found {}, but {} has {} rows", *stated, kEmbeddingTensor, rows));
 }
 
 void add_window(const ArchitectureFields& fields, json& config) {
@@ -166,6 +307,7 @@ json config_of(const GgufFields& all, const FindGgufTensor& find_tensor) {
   const GgufTensor* embedding = find_tensor(kEmbeddingTensor);
   if (embedding == nullptr) all.fail(kEmbeddingTensor, "missing");
   check_options(fields);
+  check_vocabulary(fields, embedding->shape.front());
   json config = {{"model_type", fields.model_type()},
                  {"hidden_size", fields.integer("embedding_length", Limits::kMaxHiddenSize)},
                  {"intermediate_size", fields.integer("feed_forward_length", Limits::kMaxIntermediateSize)},
@@ -177,7 +319,8 @@ json config_of(const GgufFields& all, const FindGgufTensor& find_tensor) {
   if (!fields.has(epsilon)) fields.fail(epsilon, "missing");
   config["rms_norm_eps"] = *fields.find_number(epsilon);
   add_heads(fields, config);
-  add_rope(fields, find_tensor(kRopeFactors), config);
+  const int64_t hidden = config["hidden_size"], heads = config["num_attention_heads"];
+  add_rope(fields, find_tensor(kRopeFactors), config.value("head_dim", hidden / heads), config);
   add_window(fields, config);
   add_special_tokens(all, config);
   return config;

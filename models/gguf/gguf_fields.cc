@@ -1,4 +1,5 @@
 // GgufFields: metadata with its types checked.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -126,6 +127,14 @@ double GgufFields::number(std::string_view key) const {
 
 std::optional<double> GgufFields::find_number(std::string_view key) const {
   return has(key) ? std::optional(number(key)) : std::nullopt;
+}
+
+bool GgufFields::is_empty_or_zero(std::string_view key) const {
+  const GgufValue* value = find(key);
+  if (value == nullptr) return true;
+  // A string's length is zero where it is empty, and all of a number is where it is 0, but for the sign of
+  // -0.
+  return std::ranges::all_of(value->bytes, [](std::byte byte) { return byte == std::byte{0}; });
 }
 
 std::vector<std::string_view> GgufFields::texts(std::string_view key) const {

@@ -104,12 +104,25 @@ void skip_values(Reader& reader, GgufValueType type, uint64_t count, const std::
     reader.fail(what, "found a value that is neither 0 (false) nor 1 (true)");
 }
 
-GgufValue read_value(Reader& reader, std::span<const std::byte> file, const std::string& what) {
+// Bounds the length of an array, and of all arrays together, before its elements are looked at.
+void check_elements(const Reader& reader, const GgufValue& value, uint64_t& elements,
+                    const std::string& what) {
+  if (value.count > Limits::kMaxElements - elements) {
+    reader.fail(what, fmt::format("{} elements, after {} of other arrays; limit: {} together", value.count,
+                                  elements, Limits::kMaxElements));
+  }
+  elements += value.count;
+}
+
+// `elements` counts those of the arrays so far.
+GgufValue read_value(Reader& reader, std::span<const std::byte> file, uint64_t& elements,
+                     const std::string& what) {
   GgufValue value{read_type(reader, what), false, 1, {}};
   if (value.type == GgufValueType::kArray) {
     value.is_array = true;
     value.type = read_type(reader, what);
     value.count = reader.number<uint64_t>(what);
+    check_elements(reader, value, elements, what);
   }
   const uint64_t begin = reader.position();
   skip_values(reader, value.type, value.count, what);
@@ -120,10 +133,12 @@ GgufValue read_value(Reader& reader, std::span<const std::byte> file, const std:
 GgufFields read_fields(Reader& reader, std::span<const std::byte> file, uint64_t count,
                        const std::string& source) {
   GgufFields fields(source);
+  uint64_t elements = 0;
   for (uint64_t i = 0; i < count; ++i) {
     std::string key = reader.name(fmt::format("metadata field {}", i));
     const std::string what = in_quotes(key);
-    if (!fields.add(std::move(key), read_value(reader, file, what))) reader.fail(what, "appears twice");
+    if (!fields.add(std::move(key), read_value(reader, file, elements, what)))
+      reader.fail(what, "appears twice");
   }
   return fields;
 }

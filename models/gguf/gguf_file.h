@@ -31,6 +31,7 @@ struct GgufLimits {
   static constexpr uint64_t kMaxNameBytes = (1 << 16) - 1;  // of keys and tensor names; the format's own
   static constexpr uint32_t kMaxDimensions = 4;             // ggml's own
   static constexpr uint32_t kMaxAlignment = 1 << 20;
+  static constexpr uint64_t kMaxElements = 1 << 25;  // of all arrays together, before they are walked through
 };
 
 // The format's numbers.
@@ -84,6 +85,8 @@ class GgufFields {
   // Of any number type; finite.
   double number(std::string_view key) const;
   std::optional<double> find_number(std::string_view key) const;
+  // Whether there is no such field, or nothing in it but zeros, false and empty strings.
+  bool is_empty_or_zero(std::string_view key) const;
   // Arrays.
   std::vector<std::string_view> texts(std::string_view key) const;
   std::vector<float> floats(std::string_view key) const;

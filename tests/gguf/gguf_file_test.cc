@@ -110,10 +110,25 @@ TEST(Gguf, RefusesCountsAndLengthsThatTheFileCannotHold) {
   EXPECT_EQ(gguf_refusal(key + number<uint32_t>(8) + number(kHuge) + "text"),
             "file: \"key\": needs 9223372036854775808 bytes, but only 4 are left (truncated?)");
   EXPECT_EQ(gguf_refusal(key + number<uint32_t>(9) + number<uint32_t>(5) + number(kHuge) + "1234"),
-            "file: \"key\": 9223372036854775808 elements of 4 bytes, but only 4 bytes are left (truncated?)");
-  EXPECT_EQ(
-      gguf_refusal(key + number<uint32_t>(9) + number<uint32_t>(8) + number(kHuge) + number<uint64_t>(0)),
-      "file: \"key\": needs 8 bytes, but only 0 are left (truncated?)");
+            "file: \"key\": 9223372036854775808 elements, after 0 of other arrays; limit: 33554432 together");
+  EXPECT_EQ(gguf_refusal(key + number<uint32_t>(9) + number<uint32_t>(5) + number<uint64_t>(1000) + "1234"),
+            "file: \"key\": 1000 elements of 4 bytes, but only 4 bytes are left (truncated?)");
+  EXPECT_EQ(gguf_refusal(key + number<uint32_t>(9) + number<uint32_t>(8) + number<uint64_t>(2) +
+                         number<uint64_t>(0)),
+            "file: \"key\": needs 8 bytes, but only 0 are left (truncated?)");
+}
+
+// A count that a sparse file could hold: each string takes eight bytes, each boolean one.
+TEST(Gguf, BoundsTheElementsOfAllArraysBeforeItLooksAtThem) {
+  const uint64_t most = GgufLimits::kMaxElements;
+  for (const GgufValueType type : {GgufValueType::kString, GgufValueType::kBool, GgufValueType::kI8}) {
+    EXPECT_EQ(gguf_refusal(GgufBytes().array("key", type, most + 1, "").bytes()),
+              "file: \"key\": 33554433 elements, after 0 of other arrays; limit: 33554432 together");
+  }
+  GgufBytes two;
+  two.array("first", GgufValueType::kU8, 2, "xx").array("second", GgufValueType::kBool, most - 1, "");
+  EXPECT_EQ(gguf_refusal(two.bytes()),
+            "file: \"second\": 33554431 elements, after 2 of other arrays; limit: 33554432 together");
 }
 
 TEST(Gguf, RefusesTypesOfValuesThatTheFormatLacks) {

@@ -2,12 +2,14 @@
 #include "models/gguf/gguf_model.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "fmt/format.h"
 
 #include "models/checkpoint/weights.h"
 #include "models/gguf/tensor_names.h"
 #include "tests/gguf/gguf_bytes.h"
+#include "tests/llama/configs.h"
 #include "vm/base/bf16.h"
 
 namespace serval {
@@ -217,8 +219,8 @@ TEST(GgufModel, RefusesWhatItCannotRunByName) {
             "llama.expert_count: found 8; supported: models without it");
   EXPECT_EQ(refusal(with_embedding().f32("llama.logit_scale", 2)),
             "llama.logit_scale: found 2; supported: 1");
-  EXPECT_EQ(refusal(with_embedding().text("llama.rope.scaling.type", "yarn")),
-            "llama.rope.scaling.type: found \"yarn\"; supported: \"none\"");
+  EXPECT_EQ(refusal(with_embedding().text("llama.rope.scaling.type", "longrope")),
+            "llama.rope.scaling.type: found \"longrope\"; supported: \"none\", \"linear\" and \"yarn\"");
   EXPECT_EQ(refusal(with_embedding().u32("llama.attention.sliding_window", 64)),
             "sliding_window: found 64; supported: attention to all positions");
   EXPECT_EQ(
@@ -289,14 +291,124 @@ TEST(GgufModel, RecognisesLlama3sRopeFactors) {
   expect_tiny_values(*files);
 }
 
-TEST(GgufModel, RefusesOtherRopeFactors) {
+LlamaConfig config_of(GgufBytes file) {
+  add_tiny_tensors(file, "F32", true);
+  const TempDir dir;
+  return llama_config(*opened(dir, file.bytes())->model());
+}
+
+TEST(GgufModel, DividesFrequenciesByOtherRopeFactors) {
   std::vector<float> divisors = llama3_divisors(32);
   divisors[20] *= 1.01F;
   GgufBytes file = tiny_fields();
-  file.without("llama.rope.freq_base").f32("llama.rope.freq_base", 5e5F);
   file.tensor("rope_freqs.weight", kGgmlF32, {32}, bytes_of(divisors));
-  add_tiny_tensors(file, "F32", true);
-  EXPECT_THAT(refusal(file), HasSubstr("rope_freqs.weight: factor 20 is "));
+  const LlamaConfig config = config_of(file.f32("llama.rope.scaling.factor", 2));
+  EXPECT_EQ(config.rope_divisors, divisors);
+  EXPECT_EQ(config.rope_scaling, RopeScaling(LinearRopeScaling{2}));
+}
+
+TEST(GgufModel, RefusesRopeFactorsThatAreNoneOrOfAnotherArchitecture) {
+  const auto with_divisors = [](const char* architecture, const std::vector<float>& divisors) {
+    GgufBytes file = tiny_fields(architecture);
+    file.tensor("rope_freqs.weight", kGgmlF32, {divisors.size()}, bytes_of(divisors));
+    add_tiny_tensors(file, "F32", true);
+    return refusal(file);
+  };
+  std::vector<float> divisors(32, 1);
+  EXPECT_EQ(with_divisors("qwen2", divisors),
+            "rope_freqs.weight: models of the architecture qwen2 are supported without it");
+  divisors[3] = 0;
+  EXPECT_EQ(with_divisors("llama", divisors),
+            "rope_freqs.weight: factor 3 is 0, expected a number from 1e-06 to 1000000");
+  divisors.pop_back();
+  EXPECT_EQ(with_divisors("llama", divisors),
+            "rope_freqs.weight: expected 32 factors of the type F32, one for each pair of a head");
+}
+
+// llama.cpp's loader takes "linear" where no type is given, and an older key of the factor.
+TEST(GgufModel, ScalesRopeAsLlamaCpp) {
+  const RopeScaling twice = LinearRopeScaling{2};
+  EXPECT_EQ(config_of(tiny_fields().f32("llama.rope.scaling.factor", 2)).rope_scaling, twice);
+  EXPECT_EQ(config_of(tiny_fields().f32("llama.rope.scale_linear", 2)).rope_scaling, twice);
+  EXPECT_EQ(config_of(tiny_fields().f32("llama.rope.scale_linear", 0)).rope_scaling, RopeScaling());
+  const auto typed = [](const char* type) {
+    GgufBytes file = tiny_fields();
+    file.text("llama.rope.scaling.type", type).f32("llama.rope.scaling.factor", 2);
+    return file.u32("llama.rope.scaling.original_context_length", 64);
+  };
+  EXPECT_EQ(config_of(typed("none")).rope_scaling, RopeScaling());
+  EXPECT_EQ(config_of(typed("linear")).rope_scaling, twice);
+  const LlamaConfig yarn = config_of(typed("yarn").f32("llama.rope.scaling.yarn_beta_fast", 16));
+  EXPECT_EQ(yarn.rope_scaling, RopeScaling(YarnRopeScaling{2, 16, 1, true, 64}));
+  EXPECT_DOUBLE_EQ(yarn.rope_attention_factor, 1 + 0.1 * std::log(2));
+  EXPECT_EQ(
+      config_of(typed("yarn").without("llama.context_length").u32("llama.context_length", 256)).max_position,
+      256);
+}
+
+TEST(GgufModel, TheAttentionFactorMultipliesYarnsOwn) {
+  EXPECT_EQ(config_of(tiny_fields().f32("llama.rope.scaling.attn_factor", 1.5F)).rope_attention_factor, 1.5);
+  GgufBytes file = tiny_fields();
+  file.text("llama.rope.scaling.type", "yarn").f32("llama.rope.scaling.factor", 4);
+  EXPECT_DOUBLE_EQ(config_of(file.f32("llama.rope.scaling.attn_factor", 1.5F)).rope_attention_factor,
+                   1.5 * (1 + 0.1 * std::log(4)));
+}
+
+TEST(GgufModel, ScalesRopeOfEveryArchitecture) {
+  for (const std::string architecture : {"llama", "qwen2", "qwen3"}) {
+    GgufBytes file = tiny_fields(architecture);
+    file.f32(architecture + ".rope.scaling.factor", 2);
+    add_tiny_tensors(file, "F32", true);
+    const TempDir dir;
+    EXPECT_EQ(llama_config(*opened(dir, file.bytes())->model()).rope_scaling,
+              RopeScaling(LinearRopeScaling{2}));
+  }
+}
+
+TEST(GgufModel, RefusesFieldsThatChangeTheArithmetic) {
+  const auto with = [](auto add) {
+    GgufBytes file = tiny_fields();
+    add(file);
+    add_tiny_tensors(file, "F32", true);
+    return refusal(file);
+  };
+  EXPECT_EQ(with([](auto& f) { f.boolean("llama.attention.causal", false); }),
+            "llama.attention.causal: found false; supported: true");
+  EXPECT_EQ(with([](auto& f) { f.f32("llama.rope.scaling.factor", 2).f32("llama.rope.scale_linear", 3); }),
+            "llama.rope.scale_linear: found 3, but llama.rope.scaling.factor is 2; expected one number");
+  EXPECT_EQ(with([](auto& f) { f.f32("llama.rope.scaling.factor", 0.5F); }),
+            "llama.rope.scaling.factor: found 0.5, expected a number from 1 to 1000000");
+  EXPECT_EQ(with([](auto& f) { f.f32("llama.rope.scaling.yarn_ext_factor", 0.5F); }),
+            "llama.rope.scaling.yarn_ext_factor: found 0.5; supported: 0");
+  EXPECT_EQ(with([](auto& f) { f.f32("llama.rope.scaling.yarn_attn_factor", 1.25F); }),
+            "llama.rope.scaling.yarn_attn_factor: found 1.25; supported: 1");
+  EXPECT_EQ(with([](auto& f) { f.f32("llama.rope.scaling.yarn_log_multiplier", 0.5F); }),
+            "llama.rope.scaling.yarn_log_multiplier: found 0.5; supported: models without it");
+  EXPECT_EQ(with([](auto& f) { f.f32("llama.attention.scale", 0.5F); }),
+            "llama.attention.scale: found 0.5; supported: 0.125");
+  EXPECT_EQ(with([](auto& f) {
+              f.i32s("llama.rope.dimension_sections", {0, 1});
+            }),
+            "llama.rope.dimension_sections: supported: models without it");
+  EXPECT_EQ(with([](auto& f) { f.text("llama.hidden_activation", "gelu"); }),
+            "llama.hidden_activation: found \"gelu\"; supported: \"silu\"");
+  EXPECT_EQ(with([](auto& f) { f.u32("llama.vocab_size", 25); }),
+            "llama.vocab_size: found 25, but token_embd.weight has 24 rows");
+  EXPECT_EQ(with([](auto& f) { f.text("general.type", "adapter"); }),
+            "general.type: found \"adapter\"; supported: \"model\"");
+}
+
+TEST(GgufModel, AcceptsFieldsWhoseValueChangesNothing) {
+  GgufBytes file = tiny_fields();
+  file.boolean("llama.attention.causal", true)
+      .f32("llama.attention.scale", 0.125F)
+      .u32("llama.vocab_size", 24);
+  file.f32("llama.logit_scale", 0)
+      .f32("llama.rope.scaling.yarn_ext_factor", -1)
+      .text("general.type", "model");
+  file.i32s("llama.rope.dimension_sections", {0, 0}).boolean("llama.rope.scaling.finetuned", true);
+  file.text("llama.tensor_data_layout", "Meta AI original pth");
+  EXPECT_EQ(config_of(file).rope_scaling, RopeScaling());
 }
 
 TEST(GgufTensorNames, AreThoseOfLlamaCpp) {
