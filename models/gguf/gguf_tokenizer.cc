@@ -171,10 +171,21 @@ Tokenizer read_sentencepiece(const GgufFields& fields) {
     model.pieces.push_back({tokens.text(id), scores[id], tokens.type(id)});
   model.bos = tokens.named_id(kBosKey);
   model.eos = tokens.named_id(kEosKey);
-  model.adds_space = fields.boolean_or(kAddSpaceKey, true);
+  model.adds_space = fields.boolean_or(kAddSpaceKey, true) ? AddedSpace::kAlways : AddedSpace::kNever;
   model.adds_bos = fields.boolean_or(kAddBosKey, true);
   model.adds_eos = fields.boolean_or(kAddEosKey, false);
   return make_sentencepiece_tokenizer(model);
+}
+
+// Fields that would change the text or the tokens, unless they are false or empty. The remaining ones that
+// llama.cpp reads name tokens that a text does not depend on (padding, unknown, fill-in-the-middle, …), or
+// are for other kinds of tokenizers.
+void check_options(const GgufFields& fields) {
+  for (const char* name : {"add_sep_token", "normalizer.lowercase", "normalizer.strip_accents",
+                           "precompiled_charsmap", "remove_extra_whitespaces", "suppress_tokens"}) {
+    const std::string key = std::string("tokenizer.ggml.") + name;
+    if (!fields.is_empty_or_zero(key)) fields.fail(key, "supported: tokenizers without it");
+  }
 }
 
 }  // namespace
@@ -184,6 +195,7 @@ bool has_gguf_tokenizer(const GgufFields& fields) {
 }
 
 Tokenizer read_gguf_tokenizer(const GgufFields& fields) {
+  check_options(fields);
   const std::string_view model = fields.text(kModelKey);
   if (model == "gpt2") return read_byte_level(fields);
   if (model == "llama") return read_sentencepiece(fields);

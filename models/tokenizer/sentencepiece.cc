@@ -7,11 +7,14 @@
 #include <unordered_map>
 #include <utility>
 
+#include "models/tokenizer/added_token_files.h"
+#include "models/tokenizer/json_field.h"
 #include "models/tokenizer/normalizer.h"
 #include "models/tokenizer/utf8.h"
 #include "models/tokenizer/vocabulary.h"
 #include "vm/base/error.h"
 #include "vm/base/json_file.h"
+#include "vm/base/text_file.h"
 
 namespace serval {
 namespace {
@@ -85,27 +88,52 @@ void add_pieces(const SentencePieceModel& model, json& tree) {
 }
 
 json normalizer_of(const SentencePieceModel& model) {
-  json steps = json::array();
-  if (model.adds_space) steps.push_back({{"type", "Prepend"}, {"prepend", kWrittenSpace}});
-  steps.push_back({{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kWrittenSpace}});
-  return {{"type", "Sequence"}, {"normalizers", steps}};
+  if (model.adds_space != AddedSpace::kAlways) return nullptr;
+  const json prepend = {{"type", "Prepend"}, {"prepend", kWrittenSpace}};
+  const json replace = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kWrittenSpace}};
+  return {{"type", "Sequence"}, {"normalizers", {prepend, replace}}};
+}
+
+// Writes spaces where the normalizer does not.
+json pre_tokenizer_of(const SentencePieceModel& model) {
+  const char* scheme = "never";
+  if (model.adds_space == AddedSpace::kAlways) return nullptr;
+  if (model.adds_space == AddedSpace::kUnlessThere) scheme = "always";
+  if (model.adds_space == AddedSpace::kFirstUnlessThere) scheme = "first";
+  return {
+      {"type", "Metaspace"}, {"replacement", kWrittenSpace}, {"split", false}, {"prepend_scheme", scheme}};
 }
 
 json decoder_of(const SentencePieceModel& model) {
   json steps = json::array({{{"type", "ByteFallback"}}, {{"type", "Fuse"}}});
-  if (model.adds_space) steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+  if (model.adds_space != AddedSpace::kNever)
+    steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
   return {{"type", "Sequence"}, {"decoders", steps}};
 }
 
-void add_around(const SentencePieceModel& model, json& tree) {
+// The id of a token that `tree` has as an added one or in its vocabulary.
+std::optional<json> id_of(const json& tree, const json& content) {
+  for (const json& added : tree["added_tokens"])
+    if (added["content"] == content) return added["id"];
+  const json& vocabulary = tree["model"]["vocab"];
+  const auto found = content.is_string() ? vocabulary.find(content.get<std::string>()) : vocabulary.end();
+  return found == vocabulary.end() ? std::nullopt : std::optional<json>(*found);
+}
+
+// BOS and EOS around a text, which `config` names.
+void add_around(const SentencePieceModel& model, const json& config, json& tree) {
   json single = json::array({{{"Sequence", {{"id", "A"}}}}}), special = json::object();
-  const auto token = [&](std::int32_t id) {
-    const std::string& name = model.pieces[static_cast<std::size_t>(id)].text;
-    special[name] = {{"ids", json::array({id})}};
-    return json{{"SpecialToken", {{"id", name}}}};
+  const auto token = [&](const char* key) -> std::optional<json> {
+    const json named = config.value(key, json());
+    const json content = named.is_object() ? named.value("content", json()) : named;
+    const auto id = id_of(tree, content);
+    if (!id) return std::nullopt;
+    special[content.get<std::string>()] = {{"ids", json::array({*id})}};
+    return json{{"SpecialToken", {{"id", content}}}};
   };
-  if (model.adds_bos && model.bos) single.insert(single.begin(), token(*model.bos));
-  if (model.adds_eos && model.eos) single.push_back(token(*model.eos));
+  const auto bos = token("bos_token"), eos = token("eos_token");
+  if (bos && model.adds_bos) single.insert(single.begin(), *bos);
+  if (eos && model.adds_eos) single.push_back(*eos);
   tree["post_processor"] = {{"type", "TemplateProcessing"}, {"single", single}, {"special_tokens", special}};
 }
 
@@ -142,16 +170,51 @@ std::vector<BpeMerge> merges_of(const SentencePieceModel& model) {
   return merges;
 }
 
-}  // namespace
-
-Tokenizer make_sentencepiece_tokenizer(const SentencePieceModel& model) {
+json tree_of(const SentencePieceModel& model) {
   check_pieces(model);
   json tree = {{"model", {{"type", "BPE"}, {"byte_fallback", true}}},
                {"normalizer", normalizer_of(model)},
+               {"pre_tokenizer", pre_tokenizer_of(model)},
                {"decoder", decoder_of(model)}};
   add_pieces(model, tree);
-  add_around(model, tree);
-  return Tokenizer::from_trees(tree, named_tokens(model), model.source, merges_of(model));
+  return tree;
+}
+
+Tokenizer tokenizer_of(const SentencePieceModel& model, json tree, const json& config) {
+  add_around(model, config, tree);
+  return Tokenizer::from_trees(tree, config, model.source, merges_of(model));
+}
+
+void read_config(const JsonField& config, SentencePieceModel& model) {
+  model.adds_bos = config.flag("add_bos_token", model.adds_bos);
+  model.adds_eos = config.flag("add_eos_token", model.adds_eos);
+  const bool adds_space = config.flag("add_prefix_space", model.adds_space != AddedSpace::kNever);
+  const AddedSpace where =
+      config.flag("legacy", false) ? AddedSpace::kUnlessThere : AddedSpace::kFirstUnlessThere;
+  model.adds_space = adds_space ? where : AddedSpace::kNever;
+}
+
+}  // namespace
+
+Tokenizer make_sentencepiece_tokenizer(const SentencePieceModel& model) {
+  return tokenizer_of(model, tree_of(model), named_tokens(model));
+}
+
+Tokenizer load_sentencepiece_tokenizer(const std::filesystem::path& model_dir) {
+  const std::string path = (model_dir / "tokenizer.model").string();
+  SentencePieceModel model = parse_sentencepiece_file(read_text_file(path, kMaxTokenizerFileBytes), path);
+  AddedTokenFiles files = AddedTokenFiles::read(model_dir);
+  const json none = json::object();
+  read_config(files.config.is_null()
+                  ? JsonField(none, path)
+                  : JsonField(files.config, (model_dir / "tokenizer_config.json").string()),
+              model);
+  json tree = tree_of(model);
+  merge_added_tokens(tree, files);
+  json config = named_tokens(model);
+  for (const char* key : {"bos_token", "eos_token"})
+    if (files.config.is_object() && files.config.contains(key)) config[key] = files.config[key];
+  return tokenizer_of(model, std::move(tree), config);
 }
 
 }  // namespace serval

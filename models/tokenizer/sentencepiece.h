@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,17 +24,30 @@ struct SentencePiece {
   Type type = Type::kNormal;
 };
 
+// Where a space is put before text.
+enum class AddedSpace {
+  kNever,
+  kAlways,           // SentencePiece's way: before every text, also between control tokens
+  kUnlessThere,      // transformers' `legacy: true`: the same, but not before text that begins with a space
+  kFirstUnlessThere  // transformers' `legacy: false`: moreover not after a control token
+};
+
 struct SentencePieceModel {
   std::string source;  // starts error lines
   std::vector<SentencePiece> pieces;
   std::optional<std::int32_t> bos, eos;
-  bool adds_space = true;  // before each text that does not follow on another
+  AddedSpace adds_space = AddedSpace::kAlways;
   bool adds_bos = true, adds_eos = false;
 };
 
 // Throws Error(kRuntime) with one line: a piece that is not UTF-8, too long or there twice, a score that is
 // no number, a byte without a piece, a BOS or EOS that is no piece.
 Tokenizer make_sentencepiece_tokenizer(const SentencePieceModel& model);
+
+// tokenizer.model of a directory, with what the files beside it add: added tokens and named ones
+// (models/tokenizer/added_token_files.h), and of tokenizer_config.json `add_bos_token`, `add_eos_token`,
+// `add_prefix_space` and `legacy`, as transformers 5.23 reads them.
+Tokenizer load_sentencepiece_tokenizer(const std::filesystem::path& model_dir);
 
 // The bytes of a tokenizer.model, a protocol buffer. Throws Error(kRuntime) with one line, also where the
 // model is of another type or changes characters (normalizer_spec).

@@ -122,7 +122,8 @@ void read_normalizer(Message message, SentencePieceModel& model) {
     if (field.number == kCharacterMap && !field.bytes.empty())
       message.fail(
           "normalizer_spec.precompiled_charsmap: not supported, only models that change no character are");
-    if (field.number == kDummyPrefix) model.adds_space = field.value != 0;
+    if (field.number == kDummyPrefix)
+      model.adds_space = field.value != 0 ? AddedSpace::kAlways : AddedSpace::kNever;
     if (field.number == kRemoveSpaces) removes_spaces = field.value != 0;
     if (field.number == kEscapeSpaces) escapes_spaces = field.value != 0;
   }

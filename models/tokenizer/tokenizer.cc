@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "models/tokenizer/added_token_files.h"
 #include "models/tokenizer/added_tokens.h"
 #include "models/tokenizer/bpe.h"
 #include "models/tokenizer/json_field.h"
@@ -72,17 +73,16 @@ TokenSpelling spelling_of(const JsonField& tokenizer) {
 Normalizer read_normalizer(const JsonField& tokenizer, const Vocabulary& vocabulary) {
   const auto field = tokenizer.find("normalizer");
   Normalizer normalizer = field ? Normalizer(*field) : Normalizer();
-  const auto pre_tokenizer = tokenizer.find("pre_tokenizer");
-  if (vocabulary.spelling() == TokenSpelling::kSentencePiece && pre_tokenizer)
-    normalizer.add_metaspace(*pre_tokenizer);
-  if (!normalizer.changes_text()) return normalizer;
   for (const AddedToken& token : vocabulary.added_tokens()) {
-    if (token.normalized && !token.special) {
+    if (normalizer.changes_text() && token.normalized && !token.special) {
       tokenizer.at("added_tokens")
           .fail(fmt::format("{} is normalized, which is not supported beside a normalizer",
                             in_quotes(token.content)));
     }
   }
+  const auto pre_tokenizer = tokenizer.find("pre_tokenizer");
+  if (vocabulary.spelling() == TokenSpelling::kSentencePiece && pre_tokenizer)
+    normalizer.add_metaspace(*pre_tokenizer);
   return normalizer;
 }
 
@@ -106,20 +106,6 @@ std::optional<std::int32_t> read_named_token(const JsonField& config, std::strin
   const auto id = vocabulary.find(content);
   if (!id) field->fail(fmt::format("{} is not in the vocabulary", in_quotes(content)));
   return id;
-}
-
-// tokenizer.model, and from tokenizer_config.json whether BOS and EOS go around a text.
-Tokenizer load_sentencepiece(const std::filesystem::path& model_dir) {
-  const std::string path = (model_dir / "tokenizer.model").string();
-  SentencePieceModel model = parse_sentencepiece_file(read_text_file(path, kMaxTokenizerFileBytes), path);
-  const auto config_path = model_dir / "tokenizer_config.json";
-  if (std::filesystem::exists(config_path)) {
-    const nlohmann::json tree = parse_json_file(config_path, kMaxTokenizerFileBytes);
-    const JsonField config(tree, config_path.string());
-    model.adds_bos = config.flag("add_bos_token", model.adds_bos);
-    model.adds_eos = config.flag("add_eos_token", model.adds_eos);
-  }
-  return make_sentencepiece_tokenizer(model);
 }
 
 }  // namespace
@@ -156,27 +142,26 @@ struct Tokenizer::Tables {
   std::optional<std::int32_t> bos, eos;
 };
 
+Tokenizer Tokenizer::of_files(nlohmann::json tree, const std::string& name, AddedTokenFiles files) {
+  merge_added_tokens(tree, files);
+  const JsonField tokenizer(tree, name);
+  if (files.config.is_null()) return Tokenizer(std::make_shared<const Tables>(tokenizer, std::nullopt));
+  const std::string config = (files.directory / "tokenizer_config.json").string();
+  return Tokenizer(std::make_shared<const Tables>(tokenizer, JsonField(files.config, config)));
+}
+
 Tokenizer Tokenizer::load(const std::filesystem::path& model_dir) {
-  if (!std::filesystem::exists(model_dir / "tokenizer.json") &&
-      std::filesystem::exists(model_dir / "tokenizer.model"))
-    return load_sentencepiece(model_dir);
   const auto path = model_dir / "tokenizer.json";
-  const auto config_path = model_dir / "tokenizer_config.json";
-  const nlohmann::json tree = parse_json_file(path, kMaxTokenizerFileBytes);
-  const JsonField tokenizer(tree, path.string());
-  if (!std::filesystem::exists(config_path))
-    return Tokenizer(std::make_shared<const Tables>(tokenizer, std::nullopt));
-  const nlohmann::json config_tree = parse_json_file(config_path, kMaxTokenizerFileBytes);
-  return Tokenizer(std::make_shared<const Tables>(tokenizer, JsonField(config_tree, config_path.string())));
+  if (!std::filesystem::exists(path) && std::filesystem::exists(model_dir / "tokenizer.model"))
+    return load_sentencepiece_tokenizer(model_dir);
+  return of_files(parse_json_file(path, kMaxTokenizerFileBytes), path.string(),
+                  AddedTokenFiles::read(model_dir));
 }
 
 Tokenizer Tokenizer::from_json(std::string_view tokenizer_text, std::string_view config_text) {
-  const std::string name = "tokenizer.json", config_name = "tokenizer_config.json";
-  const nlohmann::json tree = parse_json_text(tokenizer_text, name);
-  const JsonField tokenizer(tree, name);
-  if (config_text.empty()) return Tokenizer(std::make_shared<const Tables>(tokenizer, std::nullopt));
-  const nlohmann::json config_tree = parse_json_text(config_text, config_name);
-  return Tokenizer(std::make_shared<const Tables>(tokenizer, JsonField(config_tree, config_name)));
+  AddedTokenFiles files;
+  if (!config_text.empty()) files.config = parse_json_text(config_text, "tokenizer_config.json");
+  return of_files(parse_json_text(tokenizer_text, "tokenizer.json"), "tokenizer.json", std::move(files));
 }
 
 Tokenizer Tokenizer::from_trees(const nlohmann::json& tokenizer, const nlohmann::json& config,

@@ -21,6 +21,7 @@
 
 namespace serval {
 
+struct AddedTokenFiles;
 struct TokenFilter;
 
 inline constexpr std::size_t kMaxTokenizerFileBytes = std::size_t{64} << 20;
@@ -29,8 +30,9 @@ inline constexpr std::size_t kMaxEncodedTextBytes = std::size_t{1} << 30;
 // Immutable; every member may be called from several threads at once. Copies share the tables.
 class Tokenizer {
  public:
-  // Reads tokenizer.json, or tokenizer.model where there is none, and tokenizer_config.json where there is
-  // one. Throws Error(kRuntime), one line: "…/tokenizer.json: FIELD: what is wrong".
+  // Reads tokenizer.json, or tokenizer.model where there is none, and the files beside it
+  // (models/tokenizer/added_token_files.h). Throws Error(kRuntime), one line: "…/tokenizer.json: FIELD: what
+  // is wrong".
   static Tokenizer load(const std::filesystem::path& model_dir);
 
   // The same from text in memory; an empty `config_text` stands for no tokenizer_config.json.
@@ -89,6 +91,7 @@ class Tokenizer {
 
  private:
   struct Tables;
+  static Tokenizer of_files(nlohmann::json tree, const std::string& name, AddedTokenFiles files);
   explicit Tokenizer(std::shared_ptr<const Tables> tables) : tables_(std::move(tables)) {}
   std::vector<std::int32_t> encode_text(std::string_view text, const TokenFilter& filter,
                                         std::span<const TextSpan> trusted = {}) const;

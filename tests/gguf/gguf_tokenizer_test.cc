@@ -77,6 +77,11 @@ TEST(GgufTokenizer, RefusesByName) {
             "file: tokenizer: model.merges[0]: \"x\" is not in model.vocab");
   EXPECT_EQ(refusal(small_bpe().u32("tokenizer.ggml.bos_token_id", 8)),
             "file: tokenizer.ggml.bos_token_id: found 8, expected an integer from 0 to 7");
+  EXPECT_EQ(refusal(small_bpe().boolean("tokenizer.ggml.add_sep_token", true)),
+            "file: tokenizer.ggml.add_sep_token: supported: tokenizers without it");
+  EXPECT_EQ(refusal(small_bpe().i32s("tokenizer.ggml.suppress_tokens", {3})),
+            "file: tokenizer.ggml.suppress_tokens: supported: tokenizers without it");
+  EXPECT_NO_THROW(tokenizer_of(small_bpe().boolean("tokenizer.ggml.add_sep_token", false)));
   GgufBytes twice = small_bpe();
   twice.without("tokenizer.ggml.tokens").without("tokenizer.ggml.token_type");
   EXPECT_EQ(refusal(twice.texts("tokenizer.ggml.tokens", {"a", "a"})),

@@ -86,7 +86,7 @@ TEST(SentencePiece, MergesTheBestPairFirstAndOfEqualOnesTheLeftmost) {
   const Tokenizer tokenizer = make_sentencepiece_tokenizer(small_model());
   EXPECT_THAT(tokenizer.encode("abc", false), ElementsAre(kSpaceA, kBc));
   SentencePieceModel without_space = small_model();
-  without_space.adds_space = false;
+  without_space.adds_space = AddedSpace::kNever;
   EXPECT_THAT(make_sentencepiece_tokenizer(without_space).encode("aaa", false), ElementsAre(kAa, kA));
 }
 
