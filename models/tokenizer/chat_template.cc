@@ -237,7 +237,21 @@ std::vector<std::int32_t> ChatTemplate::encode(const Tokenizer& tokenizer, std::
                                          loaded_->stop_ids);
 }
 
-// The first token after the answer of a made-up conversation, and its companions.
+namespace {
+
+// Whether a token can end an answer: a special one, or an added one that is written as control tokens are.
+// Some tokenizers have plain text, such as runs of line ends, among the added tokens.
+bool is_control(const Tokenizer& tokenizer, std::int32_t id) {
+  if (tokenizer.is_special(id)) return true;
+  const std::string_view text = tokenizer.token_bytes(id);
+  const bool in_brackets =
+      (text.starts_with('<') && text.ends_with('>')) || (text.starts_with('[') && text.ends_with(']'));
+  return tokenizer.is_added(id) && in_brackets;
+}
+
+}  // namespace
+
+// The first control token after the answer of a made-up conversation, and its companions.
 std::vector<std::int32_t> ChatTemplate::find_stop_ids(const Tokenizer& tokenizer) const {
   const std::vector<ChatTurn> probe = {{"user", "Hello."}, {"assistant", "Hello."}};
   jinja::Text text;
@@ -251,7 +265,7 @@ std::vector<std::int32_t> ChatTemplate::find_stop_ids(const Tokenizer& tokenizer
   const jinja::Text rest = text.slice(contents.back().end, text.size());
   const auto tokens = tokenizer.encode(rest.bytes(), /*add_special_tokens=*/false);
   const auto end =
-      std::find_if(tokens.begin(), tokens.end(), [&](std::int32_t id) { return tokenizer.is_added(id); });
+      std::find_if(tokens.begin(), tokens.end(), [&](std::int32_t id) { return is_control(tokenizer, id); });
   if (end == tokens.end()) return {};
   std::vector<std::int32_t> ids = {*end};
   const auto is_end = [&](std::string_view token) { return !token.empty() && tokenizer.find(token) == *end; };

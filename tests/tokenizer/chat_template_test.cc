@@ -253,5 +253,21 @@ TEST(ChatTemplate, KnowsTheTokensThatEndAnAnswer) {
   EXPECT_THAT(of_text("{{ raise_exception('no') }}", llama3).stop_ids(), ElementsAre());
 }
 
+TEST(ChatTemplate, AnAnswerDoesNotEndAtAddedTokensThatAreText) {
+  json tree = tiny::tokenizer_json();
+  constexpr int kEmptyLine = 260, kUser = 261;
+  for (const auto& [id, content] : {std::pair(kEmptyLine, "\n\n"), {kUser, "User"}})
+    tree["added_tokens"].push_back(
+        {{"id", id}, {"content", content}, {"special", false}, {"normalized", false}});
+  const Tokenizer tokenizer = tiny::load(tree);
+  const auto stops = [&](const std::string& after) {
+    return of_text("{% for m in messages %}{{ m.content }}{{ '" + after + "' }}{% endfor %}", tokenizer)
+        .stop_ids();
+  };
+  EXPECT_THAT(stops("\\n\\n<end>"), ElementsAre(tiny::kEnd));
+  EXPECT_THAT(stops("\\n\\n<tool>"), ElementsAre(tiny::kTool));
+  EXPECT_THAT(stops("\\n\\nUser"), ElementsAre());
+}
+
 }  // namespace
 }  // namespace serval
