@@ -69,6 +69,10 @@ def gguf():
         model.tensor("token_embd.weight", 1, [6, 64], bytes(768))
         model.tensor("rope_freqs.weight", 0, [32], struct.pack("<32f", *[8.0] * 32))
         write("gguf", name, model.bytes())
+    rope = {"type": "yarn", "factor": 2.0, "original_context_length": 32, "attn_factor": 1.25, "yarn_beta_fast": 8.0}
+    model = tiny_gguf.File(fields | {f"llama.rope.scaling.{key}": value for key, value in rope.items()})
+    model.tensor("token_embd.weight", 1, [6, 64], bytes(768))
+    write("gguf", "rope", model.bytes())
     types = tiny_gguf.File({"general.alignment": 32})
     for kind, elements, size in ((0, 1, 4), (2, 32, 18), (3, 32, 20), (6, 32, 22), (7, 32, 24), (8, 32, 34), (10, 256, 84),
                                  (11, 256, 110), (12, 256, 144), (13, 256, 176), (14, 256, 210), (30, 1, 2)):  # fmt: skip
@@ -91,6 +95,10 @@ def config():
     write("config", "llama-3.2-1b", compact(preset), compact({"repetition_penalty": 1.1}))
     scaling = {"rope_type": "default", "rope_theta": 5e5, "partial_rotary_factor": 1}
     write("config", "rope-parameters", compact(tiny_model.config(rope_parameters=scaling)))
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "mscale": 0.7, "mscale_all_dim": 1}
+    write("config", "rope-yarn", compact(tiny_model.config(rope_scaling=yarn | {"beta_fast": 16, "truncate": False})))
+    both = {"rope_parameters": {"rope_type": "default"}, "rope_scaling": {"type": "linear", "factor": 2}}
+    write("config", "rope-both", compact(tiny_model.config(**both, gguf_rope={"attention_factor": 1.5, "divisors": [2.0] * 32})))
 
 
 def tokenizer():
@@ -105,6 +113,9 @@ def tokenizer():
     small["added_tokens"][1] |= {"id": 30, "special": False, "lstrip": True, "single_word": True, "normalized": True}
     small["added_tokens"] = small["added_tokens"][:2]
     write("tokenizer", "small", compact(small), "", "ab c1 ab<|im_start|> ab")
+    added = {"40": {"content": "<x>", "rstrip": True, "special": True}, "10": {"content": "ab", "special": False}}
+    beside = {"added_tokens_decoder": added, "eos_token": "<x>", "additional_special_tokens": ["c"], "add_eos_token": True}
+    write("tokenizer", "added", compact(small), compact(beside), "ab<x>  ab c")
     pattern = {"type": "Split", "pattern": {"Regex": r"\p{L}+|\p{N}{1,3}|\s+(?!\S)|\s+"}, "behavior": "Isolated"}
     byte_level = {"type": "ByteLevel", "add_prefix_space": True, "use_regex": False}
     steps = [pattern | {"invert": True}, {"type": "Digits", "individual_digits": True}]
