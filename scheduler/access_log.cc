@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "scheduler/boxes.h"
-
 namespace serval {
 namespace {
 
@@ -13,38 +11,9 @@ bool of_one_deal(const Region& a, const Region& b) {
 
 }  // namespace
 
-AccessLog::Band& AccessLog::band_of(Log& log, const Box& box) {
-  const auto band = std::find_if(log.bands.begin(), log.bands.end(), [&](const Band& b) {
-    return b.row_begin == box.row_begin && b.row_end == box.row_end;
-  });
-  if (band != log.bands.end()) return *band;
-  return log.bands.emplace_back(Band{box.row_begin, box.row_end});
-}
-
-void AccessLog::erase_empty(Log& log) {
-  std::erase_if(log.bands, [](const Band& band) { return band.empty(); });
-}
-
-void AccessLog::carve_read(Log& log, const Box& cut, uint32_t until) {
-  bool any_empty = false;
-  for (Band& band : log.bands) {
-    if (!band.overlaps(cut)) continue;
-    band.read.carve(cut, until, read_pieces_);
-    any_empty |= band.empty();
-  }
-  if (any_empty) erase_empty(log);
-  for (const Read& piece : read_pieces_) band_of(log, piece.box).read.add(piece);
-  read_pieces_.clear();
-}
-
 void AccessLog::carve(Log& log, const Box& cut, uint32_t until) {
-  carve_read(log, cut, until);
-  for (Band& band : log.bands) {
-    if (band.overlaps(cut)) band.written.carve(cut, until, written_pieces_);
-  }
-  erase_empty(log);
-  for (const Written& piece : written_pieces_) band_of(log, piece.box).written.add(piece);
-  written_pieces_.clear();
+  log.read.carve(cut, until);
+  log.written.carve(cut, until);
 }
 
 void AccessLog::deal_out(Log& log, const Region& region) {
@@ -77,28 +46,26 @@ void AccessLog::record(const Region& region, uint32_t node) {
     deal_out(log, region);
   } else {
     // The same division of a tensor is written layer after layer: then only a name changes.
-    Written* const same = band_of(log, region.box).written.find(region.box, [](const Written& w) {
-      return !is_dealt(w.region.part);
-    });
+    Written* const same =
+        log.written.find(region.box, [](const Written& w) { return !is_dealt(w.region.part); });
     if (same != nullptr && log.deals.empty()) {
       same->node = node;
-      return carve_read(log, region.box, log.time);
+      return log.read.carve(region.box, log.time);
     }
     forget(region);
   }
-  band_of(log, region.box).written.add({region.box, node, log.time, region});
+  log.written.add({region.box, node, log.time, region});
 }
 
 // A node that reads the same box as others joins their list, unless a write has cut that box: its pieces
 // share the list, and the node has read one of them only.
 void AccessLog::record_read(Log& log, const Box& box, uint32_t node) {
-  BoxesByColumn<Read>& read = band_of(log, box).read;
   const Read* const same =
-      read.find(box, [&](const Read& r) { return r.time == log.time && readers_[r.readers].box == box; });
+      log.read.find(box, [&](const Read& r) { return r.time == log.time && readers_[r.readers].box == box; });
   if (same != nullptr) {
     readers_[same->readers].nodes.push_back(node);
   } else {
-    read.add({box, static_cast<uint32_t>(readers_.size()), log.time});
+    log.read.add({box, static_cast<uint32_t>(readers_.size()), log.time});
     readers_.push_back({box, {node}});
   }
 }

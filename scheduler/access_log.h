@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "scheduler/boxes_by_column.h"
+#include "scheduler/box_index.h"
 #include "vm/region.h"
 
 namespace serval {
@@ -26,16 +26,14 @@ class AccessLog {
   // for all that have read the same box, or for one that has written. A node may come up more than once.
   template <class Fn>
   void for_conflicts(const Region& region, Fn&& fn) const {
-    for (const Band& band : tensors_[region.tensor.index].bands) {
-      if (!band.overlaps(region.box)) continue;
-      band.written.for_overlapping(region.box, [&](const Written& w) {
-        if (!are_apart(w.region, region)) fn(Nodes{std::span(&w.node, 1)});
-      });
-      if (!writes(region.access)) continue;
-      band.read.for_overlapping(region.box, [&](const Read& r) {
-        fn(Nodes{readers_[r.readers].nodes, r.readers});
-      });
-    }
+    const Log& log = tensors_[region.tensor.index];
+    log.written.for_overlapping(region.box, [&](const Written& w) {
+      if (!are_apart(w.region, region)) fn(Nodes{std::span(&w.node, 1)});
+    });
+    if (!writes(region.access)) return;
+    log.read.for_overlapping(region.box, [&](const Read& r) {
+      fn(Nodes{readers_[r.readers].nodes, r.readers});
+    });
   }
   void record(const Region& region, uint32_t node);
   // Changes whenever a region that is only read may meet other writers than before.
@@ -60,16 +58,6 @@ class AccessLog {
     Box box;
     std::vector<uint32_t> nodes;
   };
-  // Boxes of the same rows. Tiles of a pass's rows are bands, each with as many boxes as the weights have
-  // tiles: what has others is not looked at.
-  struct Band {
-    uint64_t row_begin, row_end;
-    BoxesByColumn<Written> written = {};
-    BoxesByColumn<Read> read = {};
-
-    bool empty() const { return written.empty() && read.empty(); }
-    bool overlaps(const Box& box) const { return row_begin < box.row_end && box.row_begin < row_end; }
-  };
   // Shares of one deal, written one after the other; it begins anew with a share that it has already.
   struct Deal {
     Region region;
@@ -78,22 +66,18 @@ class AccessLog {
     std::vector<bool> has;  // [shares]
   };
   struct Log {
-    std::vector<Band> bands;
+    BoxIndex<Written> written;
+    BoxIndex<Read> read;
     std::vector<Deal> deals;
     uint64_t writes = 0;
     uint32_t time = 0;  // entries that a deal may hide are no younger than its beginning
   };
-  static Band& band_of(Log& log, const Box& box);
-  static void erase_empty(Log& log);
-  // Takes `cut` out of what was read, or of what was read and written, up to `until`.
-  void carve_read(Log& log, const Box& cut, uint32_t until);
-  void carve(Log& log, const Box& cut, uint32_t until);
-  void deal_out(Log& log, const Region& region);
+  // Takes `cut` out of what was read and written, up to `until`.
+  static void carve(Log& log, const Box& cut, uint32_t until);
+  static void deal_out(Log& log, const Region& region);
   void record_read(Log& log, const Box& box, uint32_t node);
   std::vector<Log> tensors_;
   std::vector<Readers> readers_;  // those whom writes hide, too: no more than there were reads
-  std::vector<Read> read_pieces_;
-  std::vector<Written> written_pieces_;
 };
 
 }  // namespace serval

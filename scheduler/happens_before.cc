@@ -37,7 +37,11 @@ HappensBefore::HappensBefore(const Program& program)
 // order gets stuck, every order does. A global queue is popped first in, first out, by one SM at worst.
 void HappensBefore::find_order() {
   std::vector<uint64_t> count(program_.counters.size(), 0);
-  std::vector<std::vector<uint32_t>> waiting(program_.counters.size());  // queues
+  struct Waiting {
+    uint32_t threshold, queue;
+  };
+  const auto later = [](const Waiting& a, const Waiting& b) { return a.threshold > b.threshold; };
+  std::vector<std::vector<Waiting>> waiting(program_.counters.size());  // heaps: the lowest threshold first
   std::vector<uint32_t> next(program_.queue_begin.begin(), program_.queue_begin.end() - 1);
   std::vector<uint32_t> runnable;
   for (uint32_t q = program_.num_queues(); q-- > 0;) runnable.push_back(q);
@@ -51,14 +55,18 @@ void HappensBefore::find_order() {
       const auto unmet = std::find_if(waits.begin(), waits.end(),
                                       [&](const Wait& w) { return count[w.counter] < w.threshold; });
       if (unmet != waits.end()) {
-        waiting[unmet->counter].push_back(q);
+        waiting[unmet->counter].push_back({unmet->threshold, q});
+        std::ranges::push_heap(waiting[unmet->counter], later);
         break;
       }
       order_.push_back(next[q]);
       for (const Signal& s : program_.signals_of(i)) {
         count[s.counter] += s.increment;
-        runnable.insert(runnable.end(), waiting[s.counter].begin(), waiting[s.counter].end());
-        waiting[s.counter].clear();
+        std::vector<Waiting>& heap = waiting[s.counter];
+        for (; !heap.empty() && heap.front().threshold <= count[s.counter]; heap.pop_back()) {
+          runnable.push_back(heap.front().queue);
+          std::ranges::pop_heap(heap, later);
+        }
       }
     }
   }

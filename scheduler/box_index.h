@@ -1,0 +1,232 @@
+// Boxes of a tensor's elements, each with what is known of it, found by where they lie.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include "scheduler/boxes.h"
+
+namespace serval {
+
+// Items by their keys, in blocks, so that one more takes no time that grows with all. Keys may be equal.
+template <class Item, class KeyOf>
+class SortedBlocks {
+ public:
+  // Blocks but the only one are never empty.
+  bool empty() const { return blocks_.empty() || blocks_.front().empty(); }
+  size_t blocks() const { return blocks_.size(); }
+  Item& add(Item item) {
+    if (blocks_.empty()) blocks_.emplace_back();
+    auto block = blocks_.begin();
+    if (blocks_.size() > 1) {
+      block = std::ranges::upper_bound(blocks_, kKey(item), {}, kFirstKey);
+      if (block != blocks_.begin()) --block;
+    }
+    if (block->size() == kMostInBlock) {
+      const auto middle = block->begin() + kMostInBlock / 2;
+      std::vector<Item> half(std::make_move_iterator(middle), std::make_move_iterator(block->end()));
+      block->erase(middle, block->end());
+      const bool in_half = !(kKey(item) < kKey(half.front()));
+      block = blocks_.insert(block + 1, std::move(half)) - (in_half ? 0 : 1);
+    }
+    return *block->insert(std::ranges::upper_bound(*block, kKey(item), {}, kKey), std::move(item));
+  }
+  // Calls fn(item) for those from a key on, until it returns false.
+  template <class Key, class Fn>
+  void for_from(const Key& from, Fn&& fn) const {
+    for (size_t b = first_block(from); b < blocks_.size(); ++b) {
+      const std::vector<Item>& block = blocks_[b];
+      for (auto i = std::ranges::lower_bound(block, from, {}, kKey); i != block.end(); ++i) {
+        if (!fn(*i)) return;
+      }
+    }
+  }
+  // One with the key that `is_wanted`, null if there is none.
+  template <class Key, class IsWanted>
+  Item* find(const Key& key, IsWanted&& is_wanted) {
+    for (size_t b = first_block(key); b < blocks_.size(); ++b) {
+      std::vector<Item>& block = blocks_[b];
+      for (auto i = std::ranges::lower_bound(block, key, {}, kKey); i != block.end(); ++i) {
+        if (kKey(*i) != key) return nullptr;
+        if (is_wanted(*i)) return &*i;
+      }
+    }
+    return nullptr;
+  }
+  // Erases those with keys in [from, end) of which fn(item) is true. It may change others, but for their
+  // keys.
+  template <class Key, class Fn>
+  void erase_between(const Key& from, const Key& end, Fn&& fn) {
+    const size_t first = first_block(from);
+    bool any_empty = false;
+    size_t b = first;
+    for (; b < blocks_.size() && !blocks_[b].empty() && kKey(blocks_[b].front()) < end; ++b) {
+      std::vector<Item>& block = blocks_[b];
+      auto i = std::ranges::lower_bound(block, from, {}, kKey);
+      auto kept = i;
+      for (; i != block.end() && kKey(*i) < end; ++i) {
+        if (fn(*i)) continue;
+        if (kept != i) *kept = std::move(*i);
+        ++kept;
+      }
+      if (kept != i) block.erase(kept, i);
+      any_empty |= block.empty();
+    }
+    if (any_empty && blocks_.size() > 1) erase_empty(first, b);
+  }
+
+ private:
+  static constexpr size_t kMostInBlock = 128;
+  static constexpr KeyOf kKey = {};
+  static constexpr auto kFirstKey = [](const std::vector<Item>& block) { return kKey(block.front()); };
+  static constexpr auto kLastKey = [](const std::vector<Item>& block) { return kKey(block.back()); };
+  // The first that has one from this key on.
+  template <class Key>
+  size_t first_block(const Key& from) const {
+    if (blocks_.size() < 2) return 0;
+    return static_cast<size_t>(std::ranges::lower_bound(blocks_, from, {}, kLastKey) - blocks_.begin());
+  }
+  void erase_empty(size_t first, size_t end) {
+    const auto begin = blocks_.begin() + static_cast<std::ptrdiff_t>(first);
+    const auto last = blocks_.begin() + static_cast<std::ptrdiff_t>(end);
+    blocks_.erase(std::remove_if(begin, last, [](const auto& block) { return block.empty(); }), last);
+  }
+
+  std::vector<std::vector<Item>> blocks_;
+};
+
+// An Entry has a `box`, and the `time` at which it was added. Boxes may overlap. Boxes are kept by the
+// magnitudes of their heights and widths, and among those of one magnitude by their rows, then by columns: of
+// those that do not overlap the one that is asked for, few are looked at.
+template <class Entry>
+class BoxIndex {
+ public:
+  void add(const Entry& entry) {
+    auto level = level_of(entry.box);
+    if (level == levels_.end()) {
+      level = levels_.insert(level, {bits_of(entry.box.row_begin, entry.box.row_end),
+                                     bits_of(entry.box.col_begin, entry.box.col_end),
+                                     0,
+                                     {}});
+    }
+    Band* band = level->bands.find(rows_of(entry.box), kAny);
+    if (band == nullptr) band = &level->bands.add({rows_of(entry.box), {}});
+    band->entries.add(entry);
+    ++level->entries;
+  }
+  // Calls fn(entry) for each that overlaps the box.
+  template <class Fn>
+  void for_overlapping(const Box& box, Fn&& fn) const {
+    for (const Level& level : levels_) {
+      if (level.entries == 0) continue;
+      level.bands.for_from(first_row_near(box, level), [&](const Band& band) {
+        ++looked_at_;
+        if (band.rows.first >= box.row_end) return false;
+        if (band.rows.second <= box.row_begin) return true;
+        band.entries.for_from(first_near(box.col_begin, level.cols), [&](const Entry& entry) {
+          ++looked_at_;
+          if (entry.box.col_begin >= box.col_end) return false;
+          if (box.col_begin < entry.box.col_end) fn(entry);
+          return true;
+        });
+        return true;
+      });
+    }
+  }
+  // Bands of rows and entries that for_overlapping() has looked at so far.
+  uint64_t looked_at() const { return looked_at_; }
+  // One with the very same box that `is_wanted`, null if there is none.
+  template <class IsWanted>
+  Entry* find(const Box& box, IsWanted&& is_wanted) {
+    const auto level = level_of(box);
+    if (level == levels_.end()) return nullptr;
+    Band* const band = level->bands.find(rows_of(box), kAny);
+    if (band == nullptr) return nullptr;
+    return band->entries.find(box.col_begin,
+                              [&](const Entry& entry) { return entry.box == box && is_wanted(entry); });
+  }
+  // Takes `cut` out of the box of every entry up to `until`.
+  void carve(const Box& cut, uint32_t until) {
+    for (Level& level : levels_) {
+      if (level.entries == 0) continue;
+      level.bands.erase_between(first_row_near(cut, level), Rows{cut.row_end, 0}, [&](Band& band) {
+        if (cut.row_begin < band.rows.second) carve_band(level, band.entries, cut, until);
+        // A few are worth keeping: they are filled again.
+        return band.entries.empty() && level.bands.blocks() > 1;
+      });
+    }
+    for (const Entry& piece : pieces_) add(piece);
+    pieces_.clear();
+  }
+
+ private:
+  using Rows = std::pair<uint64_t, uint64_t>;
+  struct FirstColumn {
+    uint64_t operator()(const Entry& entry) const { return entry.box.col_begin; }
+  };
+  using Entries = SortedBlocks<Entry, FirstColumn>;
+  struct Band {
+    Rows rows;
+    Entries entries;
+  };
+  struct RowsOfBand {
+    Rows operator()(const Band& band) const { return band.rows; }
+  };
+  static constexpr auto kAny = [](const auto&) { return true; };
+  struct Level {
+    int rows, cols;  // bits that heights and widths have, at most
+    size_t entries = 0;
+    SortedBlocks<Band, RowsOfBand> bands;
+  };
+  static Rows rows_of(const Box& box) { return {box.row_begin, box.row_end}; }
+  // Magnitudes are coarse: pieces of one box mostly have the box's.
+  static int bits_of(uint64_t begin, uint64_t end) {
+    constexpr int kStep = 5;
+    return (static_cast<int>(std::bit_width(end - begin)) + kStep - 1) / kStep * kStep;
+  }
+  // The first place from which a length of so many bits may reach beyond `begin`.
+  static uint64_t first_near(uint64_t begin, int bits) {
+    constexpr int kAllBits = 64;
+    const uint64_t longest = bits >= kAllBits ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
+    return begin - std::min(begin, longest - 1);
+  }
+  static Rows first_row_near(const Box& box, const Level& level) {
+    return {first_near(box.row_begin, level.rows), 0};
+  }
+  auto level_of(const Box& box) {
+    const int rows = bits_of(box.row_begin, box.row_end), cols = bits_of(box.col_begin, box.col_end);
+    return std::ranges::find_if(levels_,
+                                [&](const Level& level) { return level.rows == rows && level.cols == cols; });
+  }
+  // What is left of entries goes to pieces_, unless it stays where it was.
+  void carve_band(Level& level, Entries& entries, const Box& cut, uint32_t until) {
+    entries.erase_between(first_near(cut.col_begin, level.cols), cut.col_end, [&](Entry& entry) {
+      if (entry.time > until || !entry.box.overlaps(cut)) return false;
+      const Box whole = entry.box;
+      bool stays = false;
+      for_difference(whole, cut, [&](const Box& piece) {
+        if (piece.col_begin == whole.col_begin && piece.row_begin == whole.row_begin &&
+            piece.row_end == whole.row_end && bits_of(piece.col_begin, piece.col_end) == level.cols) {
+          entry.box = piece;
+          stays = true;
+        } else {
+          pieces_.push_back(entry);
+          pieces_.back().box = piece;
+        }
+      });
+      level.entries -= stays ? 0 : 1;
+      return !stays;
+    });
+  }
+
+  std::vector<Level> levels_;
+  std::vector<Entry> pieces_;
+  mutable uint64_t looked_at_ = 0;
+};
+
+}  // namespace serval
