@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "vm/state/attention.h"
+#include "vm/state/parts.h"
 
 namespace serval {
 namespace {
@@ -33,7 +34,9 @@ std::vector<FieldInfo> fields_of() {
     const auto* base = reinterpret_cast<const char*>(&sample);
     const auto* field = reinterpret_cast<const char*>(&(sample.*member));
     using Field = typename MemberOf<decltype(member)>::Type;
-    out.push_back({name, unit, field_kind<Field>(), static_cast<uint32_t>(field - base), is_pushed(member)});
+    out.push_back({name, unit, field_kind<Field>(), static_cast<uint32_t>(field - base), is_pushed(member),
+                   is_window(member),
+                   kNamesTensors<Field> ? state_part_of_operand(name) : std::string_view()});
   });
   return out;
 }
@@ -89,6 +92,21 @@ std::string check_devices(const Program& program, const Instruction& instruction
   return wrong;
 }
 
+// Parts of the state are told apart by their names: some have the same shape in some programs. An operand
+// takes the part that is called like it, of whichever operation it is.
+std::string check_state_parts(const Program& program, const Instruction& instruction) {
+  for (const FieldInfo& field : table()[instruction.opcode].fields) {
+    if (!names_tensors(field.kind)) break;  // tensors come first
+    if (field.part.empty()) continue;
+    uint32_t index = 0;
+    std::memcpy(&index, instruction.operands.data() + field.offset, sizeof index);
+    const Tensor& tensor = program.tensors[index];
+    if (tensor.kind != TensorKind::kState || tensor.name == field.part) continue;
+    return fmt::format("{}: tensor '{}', expected '{}'", field.name, tensor.name, field.part);
+  }
+  return {};
+}
+
 }  // namespace
 
 std::span<const OpInfo> isa() {
@@ -124,6 +142,7 @@ std::string check_instruction(const Program& program, const Instruction& instruc
     return fmt::format("opcode: {}; limit: {}", instruction.opcode, kNumOpcodes - 1);
   std::string error = table()[instruction.opcode].check(program, instruction);
   if (error.empty()) error = check_devices(program, instruction);
+  if (error.empty()) error = check_state_parts(program, instruction);
   return error.empty() ? error : fmt::format("{}: {}", table()[instruction.opcode].name, error);
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "instructions/common/cost.h"
@@ -49,6 +50,8 @@ struct FieldInfo {
   FieldKind kind;
   uint32_t offset;  // bytes into the operands
   bool pushed;      // names tensors that may lie on other devices than the instruction, which writes them
+  bool window;      // says which part of the outputs a record computes, and nothing else (vm/reflect.h)
+  std::string_view part;  // of the state, that it names if it names any (vm/state/names.h); empty: none
 };
 
 struct OpInfo {
@@ -78,8 +81,8 @@ const char* op_name(uint16_t opcode);
 // 16 hexadecimal digits that identify opcodes, operand names and layouts, and whatever else compiled programs
 // rely on. A stored program is valid for one instruction set only.
 std::string isa_fingerprint();
-// "" if the record may run in this program. Checks the opcode, the operands, and that the operands that are
-// not pushed lie on one device.
+// "" if the record may run on this program; checks the opcode, then its operands, that those that are not
+// pushed lie on one device, and that each that names a part of the state names its own.
 std::string check_instruction(const Program& program, const Instruction& instruction);
 // Calls fn(field, tensor) for the tensors that a record names, without those that it pushes to. The operands
 // must have been checked.

@@ -14,6 +14,11 @@
 // PeerTensors, or lists the operands whose tensors may lie on another device:
 //
 //   static constexpr std::array kPushed = {&Example::output};
+//
+// Numbers that only say which part of its outputs a record computes, of those that several records share, are
+// windows. Records that write one tensor for the same reader differ in nothing else:
+//
+//   static constexpr std::array kWindows = {&Example::first_unit};
 #pragma once
 
 #include <cstddef>
@@ -82,8 +87,19 @@ constexpr bool is_pushed(Field Op::*member) {
   return false;
 }
 
-// Converts `op`, whose operands name the first rank's tensors, into an instance of `rank`: its tensors follow
-// `rank` places later in the table. Operands that are pushed to stay unchanged.
+// Whether an operand only says which part of the outputs a record computes.
+template <class Op, class Field>
+constexpr bool is_window(Field Op::*member) {
+  if constexpr (std::is_same_v<Field, uint32_t> && requires { Op::kWindows; }) {
+    for (const auto window : Op::kWindows) {
+      if (window == member) return true;
+    }
+  }
+  return false;
+}
+
+// `op`, whose operands name the first rank's tensors, as an instance of rank `rank`, whose tensors are so
+// many further on. Operands that are pushed to stay as they are.
 template <class Op>
 constexpr Op on_rank(Op op, uint32_t rank) {
   Op::fields([&](auto member, const char*, const char*) {

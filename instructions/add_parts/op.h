@@ -38,6 +38,9 @@ struct AddParts {
 
   static constexpr KernelSet kKernels = {.vectors = false, .tile_order = false, .ranks = false};
 
+  static constexpr std::array kWindows = {&AddParts::first_unit, &AddParts::num_units, &AddParts::first_row,
+                                          &AddParts::num_rows};
+
   template <class V>
   static constexpr void fields(V&& v) {
     v(&AddParts::rows, "rows", "in: the pass's rows");

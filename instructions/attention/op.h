@@ -7,6 +7,8 @@
 // bf16(exp(score - m)) × V. The bounds of a leaf and its order of sums do not depend on the number of splits.
 #pragma once
 
+#include <array>
+
 #include "instructions/common/check.h"
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
@@ -36,6 +38,8 @@ struct Attention {
   uint32_t max_sequences;
 
   static constexpr KernelSet kKernels = {.tile_order = false, .tiles = false};
+
+  static constexpr std::array kWindows = {&Attention::kv_head, &Attention::split};
 
   template <class V>
   static constexpr void fields(V&& v) {

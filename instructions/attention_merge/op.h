@@ -5,6 +5,8 @@
 // added to the lower half until one is left.
 #pragma once
 
+#include <array>
+
 #include "instructions/attention/op.h"
 #include "instructions/common/kernel_set.h"
 #include "vm/layout/row_tiles.h"
@@ -27,6 +29,8 @@ struct AttentionMerge {
   uint32_t max_rows;
 
   static constexpr KernelSet kKernels = {.tile_order = false, .tiles = false};
+
+  static constexpr std::array kWindows = {&AttentionMerge::first_head, &AttentionMerge::num_heads};
 
   template <class V>
   static constexpr void fields(V&& v) {

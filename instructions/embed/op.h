@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 
 #include "instructions/common/check.h"
 #include "instructions/common/cost.h"
@@ -27,6 +28,9 @@ struct Embed {
   uint32_t first_row = 0;
   uint32_t num_rows;
   uint32_t square_cols = kSquareColsOfMatvec;
+
+  static constexpr std::array kWindows = {&Embed::first_unit, &Embed::num_units, &Embed::first_row,
+                                          &Embed::num_rows};
 
   template <class V>
   static constexpr void fields(V&& v) {

@@ -6,6 +6,8 @@
 // A rank without the token also pushes zeros, so that all partial sums are written in every pass.
 #pragma once
 
+#include <array>
+
 #include "instructions/common/check.h"
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
@@ -33,6 +35,10 @@ struct EmbedPush {
   uint32_t square_cols = kSquareColsOfMatvec;
 
   static constexpr KernelSet kKernels = {.one_device = false};
+
+  static constexpr std::array kWindows = {
+      &EmbedPush::first_unit, &EmbedPush::num_units, &EmbedPush::first_token, &EmbedPush::num_tokens,
+      &EmbedPush::rank,       &EmbedPush::first_row, &EmbedPush::num_rows};
 
   template <class V>
   static constexpr void fields(V&& v) {

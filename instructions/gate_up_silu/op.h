@@ -2,6 +2,8 @@
 // (common/residual.h), output[r, j] = silu(gate[j] · x) × (up[j] · x).
 #pragma once
 
+#include <array>
+
 #include "instructions/common/check.h"
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
@@ -33,6 +35,9 @@ struct GateUpSilu {
   static constexpr uint32_t kMatrices = 2;
   static constexpr auto kInput = &GateUpSilu::weighted;
   static constexpr auto kInputSquares = &GateUpSilu::squares;
+
+  static constexpr std::array kWindows = {&GateUpSilu::first_unit, &GateUpSilu::num_units,
+                                          &GateUpSilu::first_row, &GateUpSilu::num_rows};
 
   template <class V>
   static constexpr void fields(V&& v) {

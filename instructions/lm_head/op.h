@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 
 #include "instructions/common/check.h"
 #include "instructions/common/cost.h"
@@ -37,6 +38,9 @@ struct LmHead {
   static constexpr std::array kWeights = {&LmHead::weights};
   static constexpr auto kInput = &LmHead::weighted;
   static constexpr auto kInputSquares = &LmHead::squares;
+
+  static constexpr std::array kWindows = {&LmHead::first_unit, &LmHead::num_units, &LmHead::first_row,
+                                          &LmHead::num_rows, &LmHead::weights_unit};
 
   template <class V>
   static constexpr void fields(V&& v) {

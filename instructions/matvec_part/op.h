@@ -2,6 +2,8 @@
 // several SMs can share an output tile of a product with few tiles. add_parts adds the parts to the residual.
 #pragma once
 
+#include <array>
+
 #include "instructions/common/check.h"
 #include "instructions/common/column_parts.h"
 #include "instructions/common/cost.h"
@@ -31,6 +33,9 @@ struct MatvecPart {
   static constexpr std::array kWeights = {&MatvecPart::weights};
   static constexpr auto kInput = &MatvecPart::input;
   static constexpr KernelSet kKernels = {.vectors = false, .tile_order = false, .ranks = false};
+
+  static constexpr std::array kWindows = {&MatvecPart::first_unit, &MatvecPart::num_units,
+                                          &MatvecPart::first_row, &MatvecPart::num_rows};
 
   template <class V>
   static constexpr void fields(V&& v) {

@@ -5,6 +5,8 @@
 // (partial_sum_type()).
 #pragma once
 
+#include <array>
+
 #include "instructions/common/check.h"
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
@@ -35,6 +37,9 @@ struct MatvecPush {
   static constexpr std::array kWeights = {&MatvecPush::weights};
   static constexpr auto kInput = &MatvecPush::input;
   static constexpr KernelSet kKernels = {.one_device = false};
+
+  static constexpr std::array kWindows = {&MatvecPush::first_unit, &MatvecPush::num_units, &MatvecPush::rank,
+                                          &MatvecPush::first_row, &MatvecPush::num_rows};
 
   template <class V>
   static constexpr void fields(V&& v) {

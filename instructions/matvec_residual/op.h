@@ -3,6 +3,8 @@
 // parts of the columns (common/column_parts.h): residual = ((residual + part 0) + part 1) + …
 #pragma once
 
+#include <array>
+
 #include "instructions/common/check.h"
 #include "instructions/common/column_parts.h"
 #include "instructions/common/cost.h"
@@ -37,6 +39,9 @@ struct MatvecResidual {
   static constexpr auto kInput = &MatvecResidual::input;
   static constexpr auto kAddsTo = &MatvecResidual::residual;
   static constexpr KernelSet kKernels = {.ranks = false};
+
+  static constexpr std::array kWindows = {&MatvecResidual::first_unit, &MatvecResidual::num_units,
+                                          &MatvecResidual::first_row, &MatvecResidual::num_rows};
 
   template <class V>
   static constexpr void fields(V&& v) {

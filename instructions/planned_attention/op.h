@@ -13,6 +13,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 
 #include "instructions/common/check.h"
 #include "instructions/common/cost.h"
@@ -51,6 +52,8 @@ struct PlannedAttention {
   static constexpr std::array kBoxedCaches = {&PlannedAttention::k_cache, &PlannedAttention::v_cache};
   static constexpr auto kBoxedQueries = &PlannedAttention::q;
   static constexpr KernelSet kKernels = {.vectors = false};
+
+  static constexpr std::array kWindows = {&PlannedAttention::record};
 
   template <class V>
   static constexpr void fields(V&& v) {

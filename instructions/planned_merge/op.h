@@ -3,6 +3,8 @@
 #pragma once
 
 #include "instructions/common/kernel_set.h"
+#include <array>
+
 #include "instructions/planned_attention/op.h"
 
 namespace serval {
@@ -25,6 +27,8 @@ struct PlannedMerge {
   uint32_t max_sequences;
 
   static constexpr KernelSet kKernels = {.vectors = false};
+
+  static constexpr std::array kWindows = {&PlannedMerge::record};
 
   template <class V>
   static constexpr void fields(V&& v) {

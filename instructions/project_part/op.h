@@ -6,6 +6,8 @@
 // is column 8u + i of a part's sums.
 #pragma once
 
+#include <array>
+
 #include "instructions/common/check.h"
 #include "instructions/common/column_parts.h"
 #include "instructions/common/cost.h"
@@ -39,6 +41,10 @@ struct ProjectPart {
   static constexpr std::array kWeights = {&ProjectPart::wq, &ProjectPart::wk, &ProjectPart::wv};
   static constexpr auto kInput = &ProjectPart::weighted;
   static constexpr KernelSet kKernels = {.vectors = false, .tile_order = false, .one_device = false};
+
+  static constexpr std::array kWindows = {&ProjectPart::first_unit, &ProjectPart::num_units,
+                                          &ProjectPart::part, &ProjectPart::first_row,
+                                          &ProjectPart::num_rows};
 
   template <class V>
   static constexpr void fields(V&& v) {

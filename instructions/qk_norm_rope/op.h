@@ -5,6 +5,8 @@
 // then neighbouring pairs as a tree.
 #pragma once
 
+#include <array>
+
 #include "instructions/common/check.h"
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
@@ -38,6 +40,9 @@ struct QkNormRope {
   uint32_t num_rows;
 
   static constexpr KernelSet kKernels = {.tile_order = false, .head_norms = true};
+
+  static constexpr std::array kWindows = {&QkNormRope::first_head, &QkNormRope::num_heads,
+                                          &QkNormRope::first_row, &QkNormRope::num_rows};
 
   template <class V>
   static constexpr void fields(V&& v) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 
 #include "instructions/common/check.h"
 #include "instructions/common/cost.h"
@@ -39,6 +40,9 @@ struct QkvProject {
   static constexpr auto kInput = &QkvProject::weighted;
   static constexpr auto kInputSquares = &QkvProject::squares;
   static constexpr KernelSet kKernels = {.tile_order = false, .head_norms = true};
+
+  static constexpr std::array kWindows = {&QkvProject::first_unit, &QkvProject::num_units,
+                                          &QkvProject::first_row, &QkvProject::num_rows};
 
   template <class V>
   static constexpr void fields(V&& v) {

@@ -2,6 +2,8 @@
 // appended to the cache. Units are numbered as in instructions/common/qkv_heads.h.
 #pragma once
 
+#include <array>
+
 #include "instructions/common/check.h"
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
@@ -45,6 +47,9 @@ struct QkvRope {
   static constexpr std::array kWeights = {&QkvRope::wq, &QkvRope::wk, &QkvRope::wv};
   static constexpr auto kInput = &QkvRope::weighted;
   static constexpr auto kInputSquares = &QkvRope::squares;
+
+  static constexpr std::array kWindows = {&QkvRope::first_unit, &QkvRope::num_units, &QkvRope::first_row,
+                                          &QkvRope::num_rows};
 
   template <class V>
   static constexpr void fields(V&& v) {

@@ -4,6 +4,8 @@
 // begins, with the token's embedding (instructions/embed_push), its former value counts as 0.
 #pragma once
 
+#include <array>
+
 #include "instructions/common/check.h"
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
@@ -34,6 +36,10 @@ struct ReduceResidual {
   uint32_t begins = 0;
 
   static constexpr KernelSet kKernels = {.one_device = false};
+
+  static constexpr std::array kWindows = {&ReduceResidual::first_unit, &ReduceResidual::num_units,
+                                          &ReduceResidual::rank, &ReduceResidual::first_row,
+                                          &ReduceResidual::num_rows};
 
   template <class V>
   static constexpr void fields(V&& v) {

@@ -4,6 +4,8 @@
 #pragma once
 
 #include "instructions/common/kernel_set.h"
+#include <array>
+
 #include "instructions/project_part/op.h"
 
 namespace serval {
@@ -37,6 +39,9 @@ struct RopeParts {
   uint32_t square_cols = kSquareColsOfMatvec;
 
   static constexpr KernelSet kKernels = {.vectors = false, .tile_order = false, .one_device = false};
+
+  static constexpr std::array kWindows = {&RopeParts::first_unit, &RopeParts::num_units,
+                                          &RopeParts::first_row, &RopeParts::num_rows};
 
   template <class V>
   static constexpr void fields(V&& v) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 
 #include "instructions/common/check.h"
 #include "instructions/common/cost.h"
@@ -42,6 +43,8 @@ struct Sample {
   uint32_t max_rows;
   uint32_t max_sequences;
   uint32_t max_context;
+
+  static constexpr std::array kWindows = {&Sample::record, &Sample::first_row, &Sample::num_rows};
 
   template <class V>
   static constexpr void fields(V&& v) {

@@ -35,6 +35,19 @@ std::optional<Tensor> state_part(std::string_view name, const StateLimits& limit
   return std::nullopt;
 }
 
+std::string_view state_part_of_operand(std::string_view operand) {
+  constexpr std::string_view kOfPeer = "peer_", kOfState = "state.";
+  if (operand == "items") return state_tensor::kAttention;
+  if (operand.starts_with(kOfPeer)) operand.remove_prefix(kOfPeer.size());
+  for (const char* part :
+       {state_tensor::kRows, state_tensor::kSlots, state_tensor::kSampled, state_tensor::kControl,
+        state_tensor::kOutput, state_tensor::kHostStop, state_tensor::kBlockTable, state_tensor::kAdjustments,
+        state_tensor::kMasks, state_tensor::kTop}) {
+    if (std::string_view(part).substr(kOfState.size()) == operand) return part;
+  }
+  return {};
+}
+
 bool lives_within_pass(const Tensor& tensor) {
   return tensor.kind == TensorKind::kActivation || tensor.name == state_tensor::kSampled;
 }
