@@ -83,6 +83,16 @@ std::vector<std::string> name_path(const Program& program, const std::vector<uin
 
 }  // namespace
 
+std::string where(const Program& program, uint32_t index) {
+  const auto queue = std::upper_bound(program.queue_begin.begin(), program.queue_begin.end(), index);
+  const auto q = static_cast<uint32_t>(queue - program.queue_begin.begin() - 1);
+  const Instruction& i = program.instructions[index];
+  std::string out = program.queue_kind == QueueKind::kGlobal ? "queue" : sm_name(program, q);
+  out += fmt::format(" pc {} ({}", index - program.queue_begin[q], op_name(i.opcode));
+  if (i.tag != kNoTag) out += fmt::format(" of layer {}", i.tag);
+  return out + ")";
+}
+
 std::string format_instruction(const Program& program, const Instruction& instruction) {
   std::string out = op_name(instruction.opcode);
   if (instruction.tag != kNoTag) out += fmt::format(" layer={}", instruction.tag);

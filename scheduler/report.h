@@ -10,6 +10,9 @@
 
 namespace serval {
 
+// An instruction by its place: "SM 5 pc 12 (gate_up_silu of layer 3)".
+std::string where(const Program& program, uint32_t index);
+
 // One line: "attention layer=3 q=query … wait c12>=17 (q k_cache v_cache) signal c14+1".
 std::string format_instruction(const Program& program, const Instruction& instruction);
 

@@ -2,14 +2,16 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <fmt/format.h>
 #include <span>
+#include <unordered_set>
 #include <utility>
 
 #include "instructions/isa.h"
 #include "scheduler/access_log.h"
-#include "scheduler/coverage.h"
 #include "scheduler/happens_before.h"
+#include "scheduler/pass_values.h"
 #include "scheduler/report.h"
 #include "vm/base/error.h"
 #include "vm/state/names.h"
@@ -18,26 +20,9 @@
 namespace serval {
 namespace {
 
-std::string where(const Program& program, uint32_t index) {
-  const auto queue = std::upper_bound(program.queue_begin.begin(), program.queue_begin.end(), index);
-  const auto q = static_cast<uint32_t>(queue - program.queue_begin.begin() - 1);
-  const Instruction& i = program.instructions[index];
-  std::string out = program.queue_kind == QueueKind::kGlobal ? "queue" : sm_name(program, q);
-  out += fmt::format(" pc {} ({}", index - program.queue_begin[q], op_name(i.opcode));
-  if (i.tag != kNoTag) out += fmt::format(" of layer {}", i.tag);
-  return out + ")";
-}
-
 std::string format_region(const Program& program, TensorId tensor, const Box& box) {
   return fmt::format("{}[{}:{}, {}:{}]", name_in(program, program.tensors[tensor.index]), box.row_begin,
                      box.row_end, box.col_begin, box.col_end);
-}
-
-// The part of a tensor that a read must find written in its pass: of a cache, which lives across passes, the
-// tokens of this one. None if what the tensor holds may be older.
-std::optional<Part> fresh_part(const Tensor& tensor, Part read) {
-  if (tensor.kind == TensorKind::kKvCache) return Part::kNewTokens;
-  return lives_within_pass(tensor) ? std::optional(read) : std::nullopt;
 }
 
 class Validator {
@@ -57,14 +42,16 @@ class Validator {
   bool check_pages();
   bool check_progress(const HappensBefore& hb);
   bool check_accesses(const HappensBefore& hb);
+  bool check_aliases(uint32_t index);
   bool check_access(const HappensBefore& hb, uint32_t index, const Region& region, bool also_written);
   void record(uint32_t index, const Region& region);
   bool check_conflicts(const HappensBefore& hb, uint32_t index, const Region& region, bool also_written);
   bool is_checked(const HappensBefore& hb, uint32_t index, const Region& region);
   bool writes_after(const HappensBefore& hb, uint32_t index, const AccessLog::Nodes& met) const;
   void keep_writes_after(const HappensBefore& hb, uint32_t index, const AccessLog::Nodes& met);
-  bool check_fresh(const HappensBefore& hb, uint32_t index, const Region& region);
-  bool fail_stale(uint32_t index, const Region& region);
+  bool check_values(const HappensBefore& hb, uint32_t index);
+  bool fail_stale(const HappensBefore& hb, uint32_t index, Region region);
+  bool fail_not_one(uint32_t index, const NoValue& none);
   bool check_decision(const HappensBefore& hb);
   bool goes_by(const HappensBefore& hb, uint32_t index, uint32_t decider, TensorId control);
   bool fail_unordered(const HappensBefore& hb, uint32_t first, uint32_t second, const Region& region);
@@ -78,14 +65,31 @@ class Validator {
 
   const Program& program_;
   AccessLog log_{program_.tensors.size()};
-  Coverage written_{program_.tensors.size()};
+  ValueTable value_table_;
+  PassValues values_{program_.tensors, value_table_};
   // Of each tensor: what is only read, after which events, since it was written last. Tiles of the same rows
   // of a pass read the same, and what is certain of one is of the others.
+  struct CheckedRead {
+    Box box;
+    std::vector<uint32_t> events;
+    friend bool operator==(const CheckedRead&, const CheckedRead&) = default;
+  };
+  struct CheckedReadHash {
+    size_t operator()(const CheckedRead& read) const;
+  };
   struct Reads {
     uint64_t writes = 0;
-    std::vector<std::pair<Region, std::vector<uint32_t>>> checked = {};
+    std::vector<CheckedRead> first = {};  // the first few
+    std::unordered_set<CheckedRead, CheckedReadHash> more = {};
   };
+  static constexpr size_t kFirstReads = 16;
   std::vector<Reads> reads_{program_.tensors.size()};
+  // The operand by which an instruction has written a tensor last.
+  struct Naming {
+    uint32_t instruction = 0xffffffff;
+    uint8_t operand = 0;
+  };
+  std::vector<Naming> naming_{program_.tensors.size()};
   std::vector<uint32_t> events_;
   // Readers of a box that were found to come before all that write after a set of events. Hundreds read what
   // a tile's instructions then write, each a part of it.
@@ -100,7 +104,6 @@ class Validator {
   std::vector<bool>
       pushes_;  // of each instruction, where there are several devices: writes another one's memory
   Footprint footprint_;
-  std::vector<Box> uncovered_;
   std::optional<Violation> found_;
 };
 
@@ -287,7 +290,39 @@ bool Validator::check_accesses(const HappensBefore& hb) {
     for (const Region& r : footprint_) {
       if (!check_access(hb, i, r, (written >> r.operand & 1) != 0)) return false;
     }
+    if (!check_aliases(i) || !check_values(hb, i)) return false;
     for (const Region& r : footprint_) record(i, r);
+  }
+  return true;
+}
+
+// What an instruction writes it may not name by another operand, whichever parts it touches: nothing orders
+// the accesses of one instruction. Operations that update something have one operand for it.
+bool Validator::check_aliases(uint32_t index) {
+  const Instruction& instruction = program_.instructions[index];
+  const std::vector<FieldInfo>& fields = op_info(instruction.opcode).fields;
+  for (const Region& r : footprint_) {
+    if (writes(r.access)) naming_[r.tensor.index] = {index, r.operand};
+  }
+  const auto fail_alias = [&](uint32_t tensor, uint8_t operand) {
+    const auto [first, second] = std::minmax(operand, naming_[tensor].operand);
+    return fail(
+        Rule::kOperands, {index},
+        fmt::format("{}: {} and {} both name {}, which the instruction writes", where(program_, index),
+                    fields[first].name, fields[second].name, name_in(program_, program_.tensors[tensor])));
+  };
+  for (const Region& r : footprint_) {
+    const Naming& writer = naming_[r.tensor.index];
+    if (writer.instruction == index && writer.operand != r.operand)
+      return fail_alias(r.tensor.index, r.operand);
+  }
+  for (uint8_t operand = 0; operand < fields.size(); ++operand) {
+    if (!names_tensors(fields[operand].kind)) break;  // tensors come first
+    if (fields[operand].kind == FieldKind::kPeers) continue;
+    uint32_t tensor = 0;
+    std::memcpy(&tensor, instruction.operands.data() + fields[operand].offset, sizeof tensor);
+    const Naming& writer = naming_[tensor];
+    if (writer.instruction == index && writer.operand != operand) return fail_alias(tensor, operand);
   }
   return true;
 }
@@ -301,12 +336,9 @@ bool Validator::check_access(const HappensBefore& hb, uint32_t index, const Regi
                             format_region(program_, region.tensor, region.box), tensor.rows, tensor.cols));
   }
   if (is_immutable(tensor.kind)) return true;
-  return check_conflicts(hb, index, region, also_written) &&
-         (!reads(region.access) || check_fresh(hb, index, region));
+  return check_conflicts(hb, index, region, also_written);
 }
 
-// What is certainly written counts for every later read: check_conflicts has found the read ordered after all
-// that is written where it reads.
 void Validator::record(uint32_t index, const Region& region) {
   const Tensor& tensor = program_.tensors[region.tensor.index];
   if (is_immutable(tensor.kind)) return;
@@ -314,7 +346,6 @@ void Validator::record(uint32_t index, const Region& region) {
   if (!writes(region.access)) return;
   if (tensor.kind == TensorKind::kState && tensor.name == state_tensor::kControl)
     deciders_[tensor.device].push_back(index);
-  if (region.certain && fresh_part(tensor, region.part)) written_.add(region);
 }
 
 // Reading may begin when the waits that guard the operand are over; writing, when all are.
@@ -360,13 +391,27 @@ void Validator::keep_writes_after(const HappensBefore& hb, uint32_t index, const
 // Whether the same was asked already, and no write came between: then it was in order. Notes it otherwise.
 bool Validator::is_checked(const HappensBefore& hb, uint32_t index, const Region& region) {
   Reads& reads = reads_[region.tensor.index];
-  if (std::exchange(reads.writes, log_.writes_of(region.tensor)) != reads.writes) reads.checked.clear();
+  if (std::exchange(reads.writes, log_.writes_of(region.tensor)) != reads.writes) {
+    reads.first.clear();
+    reads.more.clear();
+  }
   hb.events_before(index, region.operand, events_);
-  const bool known = std::ranges::any_of(reads.checked, [&](const auto& checked) {
-    return checked.first.box == region.box && checked.second == events_;
-  });
-  if (!known) reads.checked.emplace_back(region, events_);
-  return known;
+  const bool is_first = std::ranges::any_of(
+      reads.first, [&](const CheckedRead& read) { return read.box == region.box && read.events == events_; });
+  if (is_first) return true;
+  if (reads.first.size() == kFirstReads) return !reads.more.insert({region.box, events_}).second;
+  reads.first.push_back({region.box, events_});
+  return false;
+}
+
+size_t Validator::CheckedReadHash::operator()(const CheckedRead& read) const {
+  constexpr uint64_t kFactor = 0x9e3779b97f4a7c15;
+  uint64_t h = 0;
+  for (const uint64_t part : {read.box.row_begin, read.box.row_end, read.box.col_begin, read.box.col_end})
+    h = (h ^ part) * kFactor;
+  for (const uint32_t event : read.events) h = (h ^ event) * kFactor;
+  constexpr int kHalf = 32;
+  return static_cast<size_t>(h ^ h >> kHalf);
 }
 
 bool Validator::fail_unordered(const HappensBefore& hb, uint32_t first, uint32_t second,
@@ -453,33 +498,59 @@ std::optional<uint32_t> Validator::later_writer(const HappensBefore& hb, uint32_
   return std::nullopt;
 }
 
-bool Validator::check_fresh(const HappensBefore& hb, uint32_t index, const Region& region) {
-  const auto part = fresh_part(program_.tensors[region.tensor.index], region.part);
-  if (!part) return true;
-  Region missing = region;
-  missing.part = *part;
-  uncovered_.assign(1, region.box);
-  written_.subtract_from(uncovered_, missing);
-  if (uncovered_.empty()) return true;
-  missing.box = uncovered_.front();
-  if (const auto writer = later_writer(hb, index, missing))
-    return fail_unordered(hb, *writer, index, missing);
-  return fail_stale(index, missing);
+// What an instruction computes is what it computes of rows that have the same values: it must find the rows
+// that it reads written in its pass, all of them in the same way.
+bool Validator::check_values(const HappensBefore& hb, uint32_t index) {
+  const std::optional<NoValue> none = values_.visit(index, program_.instructions[index], footprint_);
+  if (!none) return true;
+  switch (none->why) {
+    case NoValue::Why::kNotWritten:
+      return fail_stale(hb, index, none->region);
+    case NoValue::Why::kNotOne:
+      return fail_not_one(index, *none);
+    case NoValue::Why::kWrittenTwice:
+      break;
+  }
+  return fail(
+      Rule::kValue, {none->one, index},
+      fmt::format("{} and {} both write this pass's tokens to {}", where(program_, none->one),
+                  where(program_, index), format_region(program_, none->region.tensor, none->region.box)));
 }
 
-bool Validator::fail_stale(uint32_t index, const Region& missing) {
+bool Validator::fail_stale(const HappensBefore& hb, uint32_t index, Region missing) {
+  Region of_logits = missing;
+  of_logits.part = Part::kLogitsRows;
+  const bool logits_written = !values_.contents().uncovered(of_logits);
+  missing.box = values_.contents().uncovered(missing).value_or(missing.box);
+  if (const auto writer = later_writer(hb, index, missing))
+    return fail_unordered(hb, *writer, index, missing);
   const std::string read = fmt::format("{}: reads {}", where(program_, index),
                                        format_region(program_, missing.tensor, missing.box));
   if (missing.part == Part::kNewTokens)
     return fail(Rule::kStale, {index}, read + ", into which nothing has written this pass's tokens");
-  Region of_logits = missing;
-  of_logits.part = Part::kLogitsRows;
-  std::vector<Box> left = {missing.box};
-  written_.subtract_from(left, of_logits);
-  if (missing.part == Part::kActiveRows && left.empty()) {
+  if (missing.part == Part::kActiveRows && logits_written) {
     return fail(Rule::kStale, {index}, read + ", of which this pass has written only rows that want logits");
   }
-  return fail(Rule::kStale, {index}, read + ", which nothing has written in this pass");
+  return fail(Rule::kStale, {index},
+              read + ", which nothing has written in this pass, or not all of it since it was last begun");
+}
+
+bool Validator::fail_not_one(uint32_t index, const NoValue& none) {
+  const std::string read = fmt::format("{}: reads {}", where(program_, index),
+                                       format_region(program_, none.region.tensor, none.region.box));
+  if (none.one == NoValue::kNone || none.other == NoValue::kNone) {
+    return fail(Rule::kValue, {index}, read + ", of which this pass has written a part");
+  }
+  const Instruction &one = program_.instructions[none.one], &other = program_.instructions[none.other];
+  std::string how = "different operations";
+  if (one.opcode == other.opcode) {
+    const char* const operand = first_difference(program_.tensors, one, program_.tensors, other);
+    how =
+        operand == nullptr ? "the same of what was computed differently" : fmt::format("another {}", operand);
+  }
+  return fail(Rule::kValue, {index, none.one, none.other},
+              fmt::format("{}, which {} and {} have written with {}", read, where(program_, none.one),
+                          where(program_, none.other), how));
 }
 
 bool Validator::check_gate(const HappensBefore& hb) {
@@ -551,8 +622,12 @@ const char* name_of(Rule rule) {
       return "race";
     case Rule::kStale:
       return "stale";
+    case Rule::kValue:
+      return "value";
     case Rule::kGate:
       return "gate";
+    case Rule::kModel:
+      return "model";
   }
   return "?";
 }

@@ -20,9 +20,14 @@ enum class Rule : uint8_t {
   kPages,      // every instruction can get the pages it needs
   kRace,       // of two accesses to a region, one a write, one is certainly first: across passes, too
   kStale,  // what lives within a pass, and a pass's tokens in a cache, is certainly written before it is read
+  // What an instruction reads of a tensor is of one computation (scheduler/values.h), for all rows and
+  // columns, and a pass writes its tokens to a cache once: so what a row gets does not depend on its
+  // neighbours, on how a prompt is cut into passes, or on what passes there were before.
+  kValue,
   // When the gate opens, on any device, the pass is over on all of them, so epochs cannot mix; one
   // instruction ends a launch, and every device goes by its decision.
   kGate,
+  kModel,  // of a program of a model: it computes that model's graph (models/program_proof.h)
 };
 const char* name_of(Rule rule);
 
@@ -33,8 +38,9 @@ struct Violation {
   std::string explanation;             // several lines, for `validate --explain`
 };
 
-// The first violation found, none if the program is valid. No size limit; a compiled program takes 2 to 4 ms
-// per thousand instructions. Thread-safe. Any bytes that deserialise() accepts may be passed.
+// The first violation found, of all rules but kModel's, none if the program is valid. No size limit; a
+// compiled program takes 2 to 4 ms per thousand instructions. Thread-safe. Any bytes that deserialise()
+// accepts may be passed.
 std::optional<Violation> validate(const Program& program);
 
 // Throws Error(kRuntime) with the violation's line. The engine calls it before it binds any program.

@@ -20,7 +20,10 @@
 #include "tests/scheduler/graphs.h"
 #include "vm/base/error.h"
 #include "vm/layout/kv_cache.h"
+#include "vm/state/adjustments.h"
+#include "vm/state/attention.h"
 #include "vm/state/names.h"
+#include "vm/state/output.h"
 
 namespace serval::testing {
 namespace {
@@ -613,12 +616,10 @@ TEST(Stale, DroppedSample) {
 
 TEST(Stale, CacheThatNoRecordWrites) {
   Draft draft = two_layers();
-  QkvRope first{};
-  change<QkvRope>(*steps_of(draft, Opcode::kQkvRope, 0).front(), [&](QkvRope& op) { first = op; });
-  for (Step* step : steps_of(draft, Opcode::kQkvRope, 1))
-    change<QkvRope>(*step, [&](QkvRope& op) { op.k_cache = first.k_cache; });
+  // The last unit is one of the last head's V.
+  change<QkvRope>(*steps_of(draft, Opcode::kQkvRope, 1).back(), [](QkvRope& op) { --op.num_units; });
   const Program program = draft.assemble();
-  expect_refused_and_seen(program, Rule::kStale, {"attention of layer 1", "cache.1.k", "this pass's tokens"});
+  expect_refused_and_seen(program, Rule::kStale, {"attention of layer 1", "cache.1.v", "this pass's tokens"});
   EXPECT_TRUE(some_exact_run_fails(program));
 }
 
@@ -998,6 +999,297 @@ TEST(Gate, TheDecisionIsPushedBeforeItIsMade) {
   }
   draft.count_increments_and_follow();
   expect_refused(draft.assemble(), Rule::kGate, {"does not bring device 1 what", "advance"});
+}
+
+// ---- what instructions compute is of one kind for all rows
+
+TensorId tensor_named(const Draft& draft, std::string_view name, uint32_t device = 0) {
+  const auto found = std::ranges::find_if(
+      draft.rest.tensors, [&](const Tensor& t) { return t.name == name && t.device == device; });
+  EXPECT_NE(found, draft.rest.tensors.end()) << name;
+  return {static_cast<uint32_t>(found - draft.rest.tensors.begin())};
+}
+
+// Of two layers, with tiles of rows: attention that the host plans, and sums in parts.
+Draft two_layers_of_tiles(uint32_t context) {
+  const Graph graph =
+      build_llama_graph(tiny_parts_config(), {.sms = 7, .context = context, .rows = 17, .tile_rows = 32});
+  return Draft(compile_as(graph, {Policy::kList, QueueKind::kPerSm, 7}));
+}
+
+// What the next layer's record leaves out has still the values of the layer before.
+TEST(Value, RowsLeftOutOfALaterLayer) {
+  Draft draft = two_layers();
+  for (Step* step : steps_of(draft, Opcode::kGateUpSilu, 1))
+    change<GateUpSilu>(*step, [](GateUpSilu& op) { op.num_rows = 1; });
+  expect_refused(draft.assemble(), Rule::kValue,
+                 {"matvec_residual of layer 1", "mlp", "gate_up_silu of layer 0", "gate_up_silu of layer 1",
+                  "another gate"});
+}
+
+// Not even if nothing reads rows of both layers at once before the tokens are drawn.
+TEST(Value, RowsLeftOutOfALaterLayerAndOfWhatReadsThem) {
+  Draft draft = two_layers();
+  for (Step* step : steps_of(draft, Opcode::kGateUpSilu, 1))
+    change<GateUpSilu>(*step, [](GateUpSilu& op) { op.num_rows = 1; });
+  for (std::vector<Step>& queue : draft.queues) {
+    for (size_t i = 0; i < queue.size(); ++i) {
+      Step rest = queue[i];
+      const auto cut = [&]<class Op>(Op op) {
+        const uint32_t rows = op.num_rows;
+        op.num_rows = 1;
+        queue[i].record.set(op);
+        op.first_row = 1;
+        op.num_rows = rows - 1;
+        rest.record.set(op);
+        queue.insert(queue.begin() + static_cast<std::ptrdiff_t>(++i), rest);
+      };
+      if (rest.record.opcode == static_cast<uint16_t>(Opcode::kLmHead)) cut(rest.record.as<LmHead>());
+      if (rest.record.opcode == static_cast<uint16_t>(Opcode::kMatvecResidual) && rest.record.tag == 1)
+        cut(rest.record.as<MatvecResidual>());
+    }
+  }
+  draft.count_increments_and_follow();
+  expect_refused(draft.assemble(), Rule::kValue, {"(advance)", "state.sampled", "sample"});
+}
+
+TEST(Value, ADroppedAdditionToSomeColumnsOfTheResidual) {
+  Draft draft(small_programs()[10]);
+  ASSERT_GT(draft.rest.machine.sms, 1U);
+  const Step* dropped = steps_of(draft, Opcode::kMatvecResidual, 0).back();
+  for (std::vector<Step>& queue : draft.queues)
+    std::erase_if(queue, [&](const Step& s) { return &s == dropped; });
+  draft.count_increments_and_follow();
+  expect_refused(draft.assemble(), Rule::kValue, {"weighted", "matvec_residual"});
+}
+
+TEST(Stale, ADroppedShareOfPlannedAttentionOfALaterLayer) {
+  for (const Opcode opcode : {Opcode::kPlannedAttention, Opcode::kPlannedMerge}) {
+    Draft draft = two_layers_of_tiles(kPlannedLeafTokens + 100);
+    const Step* dropped = steps_of(draft, opcode, 1).front();
+    for (std::vector<Step>& queue : draft.queues)
+      std::erase_if(queue, [&](const Step& s) { return &s == dropped; });
+    draft.count_increments_and_follow();
+    const char* missing = opcode == Opcode::kPlannedAttention ? "partial" : "attention";
+    expect_refused(draft.assemble(), Rule::kStale, {missing, "since it was last begun"});
+  }
+}
+
+TEST(Value, ColumnsOfALaterLayerThatNoRankAddsUp) {
+  Draft draft = two_ranks();
+  for (Step* step : steps_of(draft, Opcode::kReduceResidual, 1))
+    change<ReduceResidual>(*step, [](ReduceResidual& op) {
+      if (op.num_units > 1) --op.num_units;
+    });
+  expect_refused(draft.assemble(), Rule::kValue, {"weighted@", "reduce_residual"});
+}
+
+// Tokens of earlier passes would be of the layer that wrote last.
+TEST(Value, TwoLayersShareACache) {
+  Draft draft = two_layers();
+  const TensorId k = tensor_named(draft, "cache.1.k"), v = tensor_named(draft, "cache.1.v");
+  for (Step* step : steps_of(draft, Opcode::kQkvRope, 0))
+    change<QkvRope>(*step, [&](QkvRope& op) { op.k_cache = k, op.v_cache = v; });
+  for (Step* step : steps_of(draft, Opcode::kAttention, 0))
+    change<Attention>(*step, [&](Attention& op) { op.k_cache = k, op.v_cache = v; });
+  // What is read of the cache in layer 0 comes before what layer 1 writes.
+  expect_refused(draft.assemble(), Rule::kValue,
+                 {"qkv_rope of layer 0", "qkv_rope of layer 1", "both write this pass's tokens to cache.1."});
+}
+
+// Changes one record of a stage, which others share an output with.
+template <class Op, class Fn>
+Program with_one_changed(Draft draft, Opcode opcode, uint16_t layer, Fn&& fn) {
+  const std::vector<Step*> steps = steps_of(draft, opcode, layer);
+  EXPECT_GT(steps.size(), 1U);
+  change<Op>(*steps.front(), [&](Op& op) { fn(op, draft); });
+  return draft.assemble();
+}
+
+// Several SMs share each stage.
+Draft two_layers_on_seven() {
+  for (const Program& program : small_programs()) {
+    if (program.machine.sms == 7 && program.metadata.at("model") == "tiny") return Draft(program);
+  }
+  ADD_FAILURE();
+  return two_layers();
+}
+
+TEST(Value, SiblingsWithDifferentNorms) {
+  const Program program = with_one_changed<MatvecResidual>(
+      two_layers_on_seven(), Opcode::kMatvecResidual, 0, [](MatvecResidual& op, const Draft& draft) {
+        op.norm = tensor_named(draft, "model.layers.1.input_layernorm.weight");
+      });
+  expect_refused(program, Rule::kValue, {"weighted", "another norm"});
+}
+
+TEST(Value, SiblingsWithDifferentEpsilons) {
+  const Program program = with_one_changed<GateUpSilu>(two_layers_on_seven(), Opcode::kGateUpSilu, 0,
+                                                       [](GateUpSilu& op, const Draft&) { op.epsilon *= 2; });
+  expect_refused(program, Rule::kValue, {"mlp", "another epsilon"});
+}
+
+TEST(Value, SiblingsWithDifferentScales) {
+  const Program program = with_one_changed<Attention>(two_layers_on_seven(), Opcode::kAttention, 1,
+                                                      [](Attention& op, const Draft&) { op.scale *= 2; });
+  expect_refused(program, Rule::kValue, {"partial", "another scale"});
+}
+
+TEST(Value, SharesWithDifferentScales) {
+  Draft draft = two_layers_of_tiles(200);
+  change<PlannedAttention>(*steps_of(draft, Opcode::kPlannedAttention, 1).front(),
+                           [](PlannedAttention& op) { op.scale *= 2; });
+  expect_refused(draft.assemble(), Rule::kStale, {"attention"});
+}
+
+TEST(Value, SiblingsWithDifferentWeights) {
+  const Program program = with_one_changed<QkvRope>(
+      two_layers_on_seven(), Opcode::kQkvRope, 0, [](QkvRope& op, const Draft& draft) {
+        op.wk = tensor_named(draft, "model.layers.1.self_attn.k_proj.weight");
+      });
+  expect_refused(program, Rule::kValue, {"another wk"});
+}
+
+TEST(Value, SplitsThatReadDifferentCaches) {
+  const Program program = with_one_changed<Attention>(
+      two_layers_on_seven(), Opcode::kAttention, 1,
+      [](Attention& op, const Draft& draft) { op.k_cache = tensor_named(draft, "cache.0.k"); });
+  expect_refused(program, Rule::kValue, {"partial", "another k_cache"});
+}
+
+TEST(Value, PartsThatTakeOtherColumns) {
+  Draft draft = two_layers_of_tiles(200);
+  const std::vector<Step*> parts = steps_of(draft, Opcode::kMatvecPart, 0);
+  const auto last = parts.back()->record.as<MatvecPart>();
+  for (Step* step : parts) {
+    if (step->record.as<MatvecPart>().sums != last.sums || step == parts.back()) continue;
+    change<MatvecPart>(*step, [&](MatvecPart& op) {
+      op.first_col = last.first_col == 0 ? 1024 : 0;
+      op.num_cols = last.first_col == 0 ? op.in_cols - 1024 : 1024;
+    });
+    break;
+  }
+  expect_refused(draft.assemble(), Rule::kValue, {"weighted", "add_parts", "computed differently"});
+}
+
+// ---- operands that name one tensor
+
+TEST_F(Operands, KeysAndValuesInOneCache) {
+  Draft draft = two_layers();
+  for (Step* step : steps_of(draft, Opcode::kQkvRope, 0))
+    change<QkvRope>(*step, [](QkvRope& op) { op.v_cache = op.k_cache; });
+  expect_refused_and_seen(draft.assemble(), Rule::kOperands, {"k_cache and v_cache both name cache.0.k"});
+}
+
+TEST_F(Operands, ResidualProductOfWhatItWrites) {
+  expect_refused_and_seen(
+      changed<MatvecResidual>(kDownIndex, [](MatvecResidual& op) { op.input = {kWeighted}; }),
+      Rule::kOperands, {"input and weighted both name weighted"});
+}
+
+TEST_F(Operands, PartThatIsTheResidual) {
+  Draft draft = two_layers_of_tiles(200);
+  for (Step* step : steps_of(draft, Opcode::kAddParts, 0))
+    change<AddParts>(*step, [](AddParts& op) {
+      const TensorId before = op.part0;
+      op.part0 = op.residual;
+      for (TensorId* part : {&op.part1, &op.part2, &op.part3}) {
+        if (*part == before) *part = op.residual;
+      }
+    });
+  expect_refused_and_seen(draft.assemble(), Rule::kOperands, {"residual and part0 both name residual"});
+}
+
+TEST_F(Operands, ResidualThatIsThePartialSums) {
+  Draft draft = two_ranks();
+  for (Step* step : steps_of(draft, Opcode::kReduceResidual, 0))
+    change<ReduceResidual>(*step, [](ReduceResidual& op) { op.residual = op.partial; });
+  expect_refused_and_seen(draft.assemble(), Rule::kOperands, {"partial and residual both name exchange@"});
+}
+
+// The vocabulary is as large as what a record may have to put back: as many rows, too.
+TEST_F(Operands, LogitsThatAreSavedOverThemselves) {
+  LlamaConfig config = tiny_config();
+  config.num_layers = 1;
+  config.vocab_size = 2 * (200 + kMaxLogitBiases + kMaxStopTokens);
+  const Graph graph = build_llama_graph(config, {.sms = 1, .context = 200});
+  Draft draft(compile_as(graph, {Policy::kList, QueueKind::kPerSm, 1}));
+  for (Step* step : steps_of(draft, Opcode::kSample))
+    change<Sample>(*step, [](Sample& op) { op.saved = op.logits; });
+  expect_refused_and_seen(draft.assemble(), Rule::kOperands, {"logits and saved both name logits"});
+}
+
+// ---- parts of the state of one shape
+
+// `other` has the shape of the part that the operand takes.
+template <class Op>
+void expect_own_part(const LlamaConfig& config, const GraphOptions& options, Opcode opcode, uint16_t layer,
+                     TensorId Op::*operand, const char* other) {
+  Draft draft(
+      compile_as(build_llama_graph(config, options), {Policy::kList, QueueKind::kPerSm, options.sms}));
+  const TensorId tensor = tensor_named(draft, other);
+  const std::vector<Step*> steps = steps_of(draft, opcode, layer);
+  ASSERT_FALSE(steps.empty());
+  const std::string own = draft.rest.tensors[(steps.front()->record.as<Op>().*operand).index].name;
+  change<Op>(*steps.front(), [&](Op& op) { op.*operand = tensor; });
+  expect_refused_and_seen(draft.assemble(), Rule::kOperands,
+                          {fmt::format("tensor '{}', expected '{}'", other, own).c_str()});
+}
+
+constexpr uint32_t kBlocksOfMasks = 32;  // as many as a short mask has words
+
+TEST_F(Operands, BlockTableThatIsTheMasks) {
+  LlamaConfig config = tiny_config();
+  config.max_position = kBlocksOfMasks * kKvBlockTokens;
+  const GraphOptions options{.sms = 1, .context = kBlocksOfMasks * kKvBlockTokens};
+  expect_own_part(config, options, Opcode::kQkvRope, 0, &QkvRope::block_table, state_tensor::kMasks);
+  expect_own_part(config, options, Opcode::kAttention, 0, &Attention::block_table, state_tensor::kMasks);
+  expect_own_part(config, options, Opcode::kSample, kNoTag, &Sample::masks, state_tensor::kBlockTable);
+}
+
+TEST_F(Operands, OutputThatIsTheAdjustments) {
+  constexpr uint32_t kRowsOfPass = 512;
+  const GraphOptions options{.sms = 1,
+                             .context = 1024,  // 512 entries of output are as long as a sequence's tokens
+                             .rows = kRowsOfPass,
+                             .sequences = launch_passes(kRowsOfPass)};
+  ASSERT_EQ(adjustment_bytes(options.context), kRowsOfPass * sizeof(OutputToken));
+  expect_own_part(tiny_config(), options, Opcode::kAdvance, kNoTag, &Advance::output,
+                  state_tensor::kAdjustments);
+  expect_own_part(tiny_config(), options, Opcode::kSample, kNoTag, &Sample::adjustments,
+                  state_tensor::kOutput);
+}
+
+TEST_F(Operands, ItemsThatAreTheAdjustments) {
+  constexpr uint32_t kRowsOfPass = 17;
+  LlamaConfig config = tiny_parts_config();
+  const auto context =
+      static_cast<uint32_t>((attention_list_bytes(kRowsOfPass) - kHistoryOffset) / sizeof(int32_t));
+  config.max_position = static_cast<int>(context);
+  const GraphOptions options{
+      .sms = 2, .context = context, .rows = kRowsOfPass, .sequences = 1, .tile_rows = 32};
+  expect_own_part(config, options, Opcode::kPlannedAttention, 0, &PlannedAttention::items,
+                  state_tensor::kAdjustments);
+}
+
+// Whatever operand names a part of the state, of any instruction: so that a new one has the check, too.
+TEST_F(Operands, EveryPartOfTheStateIsCalledLikeTheOperandsThatNameIt) {
+  std::vector<Program> programs = small_programs();
+  programs.insert(programs.end(), shared_programs().begin(), shared_programs().end());
+  Footprint footprint;
+  for (const Program& program : programs) {
+    for (const Instruction& i : program.instructions) {
+      std::vector<std::string_view> parts;
+      for (const FieldInfo& field : op_info(i.opcode).fields) parts.push_back(field.part);
+      footprint.clear();
+      op_info(i.opcode).footprint(i, nullptr, footprint);
+      for (const Region& r : footprint) {
+        const Tensor& tensor = program.tensors[r.tensor.index];
+        if (tensor.kind != TensorKind::kState) continue;
+        EXPECT_EQ(tensor.name, parts[r.operand]) << op_name(i.opcode);
+      }
+    }
+  }
 }
 
 // ---- what must be accepted

@@ -77,6 +77,7 @@ class Checked {
   void collect_steps();
   void execute(Sm& sm, uint32_t slot);
   void touch(const Region& region, uint32_t pass, uint32_t index, const Clock& clock);
+  void check_aliases(uint32_t id);
   void find_new_tokens();
   void check_reads(const Region& region, uint32_t pass, uint32_t index, const Clock& clock);
   void check_fresh(const Region& region, uint32_t pass, uint32_t index, const Clock& clock);
@@ -227,7 +228,21 @@ void Checked::touch(const Region& region, uint32_t pass, uint32_t index, const C
   }
 }
 
-// Checks a read of a tensor that lives within a pass, or of this pass's tokens in a KV cache.
+// What one instruction writes, it touches by one operand.
+void Checked::check_aliases(uint32_t id) {
+  for (const Region& w : footprint_) {
+    if (!writes(w.access)) continue;
+    const bool alias = std::any_of(footprint_.begin(), footprint_.end(), [&](const Region& r) {
+      return r.tensor == w.tensor && r.operand != w.operand && r.box.overlaps(w.box);
+    });
+    if (!alias) continue;
+    error_ = fmt::format("{} writes {}, which it names by another operand, too", name(id),
+                         name_in(program_, program_.tensors[w.tensor.index]));
+    return;
+  }
+}
+
+// A read of what lives within a pass, or of this pass's tokens in a cache.
 void Checked::check_reads(const Region& region, uint32_t pass, uint32_t index, const Clock& clock) {
   const Tensor& tensor = program_.tensors[region.tensor.index];
   if (lives_within_pass(tensor)) check_fresh(region, pass, index, clock);
@@ -286,6 +301,7 @@ void Checked::execute(Sm& sm, uint32_t slot) {
 
   footprint_.clear();
   isa_.footprint(instruction, options_.states.empty() ? nullptr : &options_.states[sm.pass], footprint_);
+  check_aliases(id_of(sm.pass, index));
   uint32_t written = 0;
   for (const Region& r : footprint_) written |= writes(r.access) ? 1U << r.operand : 0;
   for (const Region& r : footprint_) {

@@ -31,12 +31,12 @@ struct CheckedOptions {
   std::span<const StateView> states;
 };
 
-// Returns nothing if the interleaving is clean; otherwise one line that names an error: two unordered
-// accesses to a region, a read of something that was not written in its pass (in a KV cache: of the pass's
-// own tokens), an instruction that never starts, an access outside its tensor, or a read of another device's
-// memory. A wait makes visible only the increments that came before its counter first reached the target, and
-// between devices only those of system scope, so an order that is due to luck does not count. The program's
-// structure must be valid.
+// None if the interleaving is clean; otherwise one line: two accesses to a region of which neither is known
+// to be first, a read of something not written in its pass (of a cache: of the pass's own tokens), an
+// instruction that never starts, an access outside its tensor, a read of another device's memory, a write of
+// what the instruction touches by another operand, too. A wait joins only the increments that came before its
+// counter first reached what it waits for, and between devices only those of system scope, so nothing is
+// taken for ordered because this run was lucky. The program's structure must check.
 std::optional<std::string> run_checked(const Program& program, const CheckedIsa& isa,
                                        const CheckedOptions& options);
 

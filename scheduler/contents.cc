@@ -1,0 +1,173 @@
+#include "scheduler/contents.h"
+
+#include <algorithm>
+
+#include "scheduler/boxes.h"
+
+namespace serval {
+namespace {
+
+uint64_t area(const Box& box) {
+  return (box.row_end - box.row_begin) * (box.col_end - box.col_begin);
+}
+// Of what two boxes share that overlap.
+uint64_t shared_area(const Box& a, const Box& b) {
+  return area({std::max(a.row_begin, b.row_begin), std::min(a.row_end, b.row_end),
+               std::max(a.col_begin, b.col_begin), std::min(a.col_end, b.col_end)});
+}
+
+template <class A>
+bool same_part(const A& a, const Region& b) {
+  return a.box == b.box && a.part == b.part && a.layout == b.layout;
+}
+
+// Whether what is written as `written` is all that a read of `read` wants, where their boxes overlap.
+template <class Written>
+bool covers(const Written& written, const Region& read) {
+  if (written.part == read.part) return written.layout == read.layout;
+  return includes(written.part, read.part);
+}
+
+constexpr Box kEverywhere{0, ~uint64_t{0}, 0, ~uint64_t{0}};
+
+}  // namespace
+
+Contents::Found Contents::find(const Region& region) {
+  OfTensor& tensor = tensors_[region.tensor.index];
+  for (const Read& read : tensor.reads) {
+    if (same_part(read, region)) return {.value = read.value};
+  }
+  Found out{.nothing_written = true};
+  uint64_t left = area(region.box);
+  Value value = kNoValue;
+  size_t pieces = 0;
+  std::optional<Piece> one;  // if all are alike
+  tensor.pieces.for_overlapping(region.box, [&](const Piece& piece) {
+    out.nothing_written = false;
+    if (!covers(piece, region)) return;
+    left -= shared_area(piece.box, region.box);
+    if (++pieces == 1) one = piece;
+    if (one && (one->part != piece.part || one->layout != piece.layout)) one.reset();
+    if (value == kNoValue) {
+      value = piece.value;
+      out.one = piece.writer;
+    } else if (piece.value != value) {
+      out.other = piece.writer;
+    }
+  });
+  if (left > 0 || out.other != Found::kNone) return out;
+  out.value = value;
+  // So many are made one, for what reads them next.
+  constexpr size_t kMostPieces = 1024;
+  if (pieces > kMostPieces && one) {
+    clear(tensor, region.box);
+    one->box = region.box;
+    add(tensor, *one);
+  }
+  keep(tensor, region, value);
+  return out;
+}
+
+void Contents::keep(OfTensor& tensor, const Region& read, Value value) {
+  const Read kept{read.box, read.part, read.layout, value};
+  if (tensor.reads.size() < kReadsKept) {
+    tensor.reads.push_back(kept);
+  } else {
+    tensor.reads[tensor.oldest_read++ % kReadsKept] = kept;
+  }
+}
+
+std::optional<Box> Contents::uncovered(const Region& region) const {
+  std::vector<Box> left = {region.box};
+  tensors_[region.tensor.index].pieces.for_overlapping(region.box, [&](const Piece& piece) {
+    if (covers(piece, region)) subtract(left, piece.box);
+  });
+  return left.empty() ? std::nullopt : std::optional(left.front());
+}
+
+std::optional<uint32_t> Contents::writer(const Region& region) const {
+  std::optional<uint32_t> found;
+  tensors_[region.tensor.index].pieces.for_overlapping(region.box,
+                                                       [&](const Piece& piece) { found = piece.writer; });
+  return found;
+}
+
+void Contents::clear(OfTensor& tensor, const Box& box) {
+  tensor.reads.clear();
+  tensor.pieces.carve(box, 0);
+}
+
+// The same division of a tensor is written layer after layer: then only the value is another.
+void Contents::add(OfTensor& tensor, const Piece& piece) {
+  tensor.reads.clear();
+  Piece* const same = tensor.pieces.find(piece.box, [](const Piece&) { return true; });
+  if (same != nullptr) {
+    *same = piece;
+    return;
+  }
+  tensor.pieces.carve(piece.box, 0);
+  tensor.pieces.add(piece);
+}
+
+void Contents::write(const Region& region, Value value, uint32_t instruction) {
+  OfTensor& tensor = tensors_[region.tensor.index];
+  if (is_dealt(region.part) && region.certain) return write_share(tensor, region, value, instruction);
+  std::erase_if(tensor.deals, [&](const Deal& deal) { return deal.region.box.overlaps(region.box); });
+  if (!region.certain) return clear(tensor, region.box);
+  add(tensor, {region.box, 0, region.part, region.layout, value, instruction});
+}
+
+Contents::Deal& Contents::deal_of(OfTensor& tensor, const Region& region) {
+  const auto found =
+      std::ranges::find_if(tensor.deals, [&](const Deal& d) { return same_part(d.region, region); });
+  return found != tensor.deals.end() ? *found : tensor.deals.emplace_back(Deal{region});
+}
+
+// What a row's items have to themselves and what they share are written one after the other: the latter
+// begins anew alone unless both were complete, as the next layer's are after this one's.
+void Contents::write_share(OfTensor& tensor, const Region& region, Value value, uint32_t instruction) {
+  const bool of_items = region.part == Part::kItemRows || region.part == Part::kSplitRows;
+  Region rest = region;
+  rest.part = region.part == Part::kItemRows ? Part::kSplitRows : Part::kItemRows;
+  if (of_items) deal_of(tensor, rest);
+  deal_of(tensor, region);
+  Deal& deal = deal_of(tensor, region);
+  Deal* const partner = of_items ? &deal_of(tensor, rest) : nullptr;
+  if (deal.count == 0 || deal.has[region.share] || deal.value != value) {
+    const bool both = partner != nullptr &&
+                      (region.part == Part::kItemRows || (deal.is_complete() && partner->is_complete()));
+    if (both) partner->count = 0;
+    for (Deal& other : tensor.deals) {
+      if (&other != &deal && &other != partner && other.region.box.overlaps(region.box)) other.count = 0;
+    }
+    clear(tensor, region.box);
+    deal.count = 0;
+    deal.value = value;
+    deal.has.assign(region.layout, false);
+  }
+  deal.has[region.share] = true;
+  ++deal.count;
+  if (!deal.is_complete() || (partner != nullptr && !partner->is_complete())) return;
+  Piece piece{region.box, 0, Part::kActiveRows, 0, value, instruction};
+  if (region.part == Part::kItemPlaces) {
+    piece.part = region.part;
+    piece.layout = region.layout;
+  }
+  if (region.part == Part::kItemRows) piece.value = values_->either(value, partner->value);
+  if (region.part == Part::kSplitRows) piece.value = values_->either(partner->value, value);
+  add(tensor, piece);
+}
+
+bool Contents::same_as(TensorId tensor, Contents& there, TensorId other) {
+  const auto all_there = [](const Contents& a, TensorId of_a, Contents& b, TensorId of_b) {
+    bool same = true;
+    a.tensors_[of_a.index].pieces.for_overlapping(kEverywhere, [&](const Piece& piece) {
+      const Region region{.tensor = of_b, .box = piece.box, .part = piece.part, .layout = piece.layout};
+      same = same && b.find(region).value == piece.value;
+    });
+    return same;
+  };
+  return all_there(*this, tensor, there, other) && all_there(there, other, *this, tensor);
+}
+
+}  // namespace serval
