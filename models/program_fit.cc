@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "instructions/isa.h"
 #include "models/ranks.h"
 #include "vm/base/error.h"
 
@@ -42,17 +43,23 @@ uint32_t tile_rows_of(const Program& program) {
 
 }  // namespace
 
+Graph graph_of(const Program& program, const Model& model) {
+  const StateLimits& limits = program.limits;
+  return model.graph({.sms = program.machine.sms,
+                      .context = limits.max_context,
+                      .kv_blocks = limits.kv_blocks,
+                      .rows = limits.rows,
+                      .sequences = limits.sequences,
+                      .tile_rows = tile_rows_of(program),
+                      .tile_order = has_tile_order(program) && model.has_tile_order(),
+                      .ranks = program.num_devices});
+}
+
 void require_fit(const Program& program, const Model& model) {
   const StateLimits& limits = program.limits;
   require_limits(limits, model);
   if (program.num_devices > 1) check_ranks(model, program.num_devices);
-  const Graph graph = model.graph({.sms = program.machine.sms,
-                                   .context = limits.max_context,
-                                   .kv_blocks = limits.kv_blocks,
-                                   .rows = limits.rows,
-                                   .sequences = limits.sequences,
-                                   .tile_rows = tile_rows_of(program),
-                                   .ranks = program.num_devices});
+  const Graph graph = graph_of(program, model);
   using Place = std::pair<std::string_view, uint32_t>;  // name and device
   std::map<Place, const Tensor*> found;
   for (const Tensor& t : program.tensors) found.emplace(Place{t.name, t.device}, &t);

@@ -26,7 +26,7 @@
 #include "instructions/common/footprint.h"
 #include "instructions/device_isa.h"
 #include "instructions/planned_attention/plan_launch.h"
-#include "models/program_fit.h"
+#include "models/program_proof.h"
 #include "vm/base/error.h"
 #include "vm/device/cuda_resources.h"
 #include "vm/device/interpreter.h"
@@ -385,7 +385,7 @@ std::unique_ptr<Backend> bind_device_backend(ProgramSet&& programs, const Model&
                                              const LoadProgress& progress) {
   const std::vector<Gpu> gpus = find_gpus(options.gpus);
   for (const Program* program : programs.outlines()) {
-    require_fit(*program, model);
+    require_model(*program, model);
     require_ranks(gpus, *program);
     require_sms(gpus.front(), *program);
   }

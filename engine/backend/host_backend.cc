@@ -18,7 +18,7 @@
 #include "instructions/isa.h"
 #include "instructions/planned_attention/plan_launch.h"
 #include "models/checkpoint/host_buffer.h"
-#include "models/program_fit.h"
+#include "models/program_proof.h"
 #include "vm/base/error.h"
 #include "vm/host/interpreter.h"
 #include "vm/host/replay.h"
@@ -314,7 +314,7 @@ std::unique_ptr<Backend> make_host_backend(const Model& model, std::shared_ptr<c
 std::unique_ptr<Backend> bind_host_backend(ProgramSet programs, const Model& model,
                                            std::shared_ptr<const ModelWeights> weights,
                                            const BackendOptions& options) {
-  for (const Program* program : programs.outlines()) require_fit(*program, model);
+  for (const Program* program : programs.outlines()) require_model(*program, model);
   return bound(std::move(programs), model, std::move(weights), options);
 }
 

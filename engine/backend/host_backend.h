@@ -16,8 +16,8 @@ namespace serval {
 // of range.
 std::unique_ptr<Backend> make_host_backend(const Model& model, std::shared_ptr<const ModelWeights> weights,
                                            const BackendOptions& options);
-// Binds programs with the KV cache and the placement that they were compiled for. Throws Error(kRuntime),
-// before anything is bound, unless they are the model's (models/program_fit.h).
+// Binds programs, their KV cache and placement as they were compiled. Throws Error(kRuntime), before anything
+// is bound, unless they are the model's (models/program_proof.h).
 std::unique_ptr<Backend> bind_host_backend(ProgramSet programs, const Model& model,
                                            std::shared_ptr<const ModelWeights> weights,
                                            const BackendOptions& options);

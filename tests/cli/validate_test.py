@@ -61,6 +61,23 @@ class Validate(Case):
     def test_a_program_file(self):
         self.assertIn("valid: ", self.validate(self.program))
 
+    def test_a_program_file_computes_its_model_and_no_other(self):
+        self.assertIn("valid: ", self.validate(self.program, "-m", self.model))
+        line = self.validate(self.program, "-m", "llama-3.2-1b", code=1)
+        self.assertRegex(line, r"^invalid: model: not compiled from model llama-3.2-1b: .*\n$")
+        out = json.loads(self.validate(self.program, "-m", "llama-3.2-1b", "--json", code=1))
+        self.assertEqual((out["valid"], out["violation"]["rule"]), (False, "model"))
+        refused = run("validate", self.program, "-m", self.model, "--sms", "2")
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn(b"--sms", refused.stderr)
+
+    def test_the_program_of_one_row_with_batch_invariant_runs_on_the_host(self):
+        file = self.path("row")
+        self.assertEqual(run("schedule", "--sms", "2", "--rows", "1", "--batch-invariant", "-o", file).returncode, 0)
+        self.assertIn("valid: ", self.validate(file))
+        result = run("generate", "--program", file, "-p", "Once upon a time", "-n", "4", "--temp", "0")
+        self.assertEqual((result.returncode, result.stderr), (0, b""), msg=result.stderr)
+
     def test_json(self):
         out = json.loads(self.validate(self.program, "--json"))
         self.assertEqual(set(out), {"valid", "instructions", "counters", "validate_ms"})

@@ -363,7 +363,24 @@ TEST(HostBackend, RefusesAProgramThatIsNotProven) {
   }
 }
 
-// The error line for a program that was changed, or for a model that is not the program's.
+// A program of one row in tile order has the images of programs of tiles, and their bits.
+TEST(HostBackend, BindsAProgramOfOneRowInTileOrder) {
+  const LlamaConfig config = tiny_parts_config();
+  const auto of_parts = std::make_shared<const ModelWeights>(ModelWeights::random(config, 3));
+  const ProgramLimits limits{
+      .context = kContext, .rows = 1, .tile_rows = 32, .batch_invariant = true, .tile_order = true};
+  const ValidProgram program = compile_model(config, host_machine(2), limits);
+  ASSERT_TRUE(has_tile_order(*program));
+  Decoder row(bind_host_backend(ProgramSet({{1, program}}), config, of_parts, host_options(kContext, 2)));
+  BackendOptions options = host_options(kContext, 2);
+  options.limits.rows = 17;
+  options.limits.tile_rows = 32;
+  options.limits.batch_invariant = true;
+  const std::vector<Sequence> one = {{.prompt = {5, 36, 67, 98}, .num_tokens = 3}};
+  EXPECT_EQ(row.answer(one, {.chunk = 1}), Decoder(config, of_parts, options).answer(one, {.chunk = 4}));
+}
+
+// The line with which a program that was changed is refused, or a model that is not the program's.
 std::string refusal(const std::function<void(Program&)>& change, const LlamaConfig& config = tiny_config()) {
   const BackendOptions options = host_options(kContext, 2);
   Program program = make_decoder(options).program();
@@ -375,6 +392,20 @@ std::string refusal(const std::function<void(Program&)>& change, const LlamaConf
     return error.what();
   }
   return "bound";
+}
+
+// It has the model's tensors and limits, is valid, and computes something else.
+TEST(HostBackend, RefusesAProgramThatComputesSomethingElse) {
+  const auto norm_of_another_layer = [](Program& program) {
+    const TensorId other = program.find_tensor("model.layers.1.input_layernorm.weight").value();
+    for (Instruction& i : program.instructions) {
+      if (i.opcode != static_cast<uint16_t>(Opcode::kEmbed)) continue;
+      auto op = i.as<Embed>();
+      op.norm = other;
+      i.set(op);
+    }
+  };
+  EXPECT_THAT(refusal(norm_of_another_layer), HasSubstr("(embed): norm is not that of model tiny"));
 }
 
 Tensor& tensor(Program& program, const char* name) {

@@ -10,6 +10,8 @@
 #include "engine/cli/flags/program_flags.h"
 #include "engine/cli/output/json_text.h"
 #include "engine/cli/output/output.h"
+#include "engine/runtime/model_source.h"
+#include "models/program_proof.h"
 
 namespace serval::cli {
 namespace {
@@ -19,7 +21,8 @@ using nlohmann::ordered_json;
 constexpr const char* kExamples =
     "  serval validate\n"
     "  serval validate -m llama-3.1-70b --policy list\n"
-    "  serval schedule -m llama-3.1-8b -o 8b.program && serval validate 8b.program --explain\n";
+    "  serval schedule -m llama-3.1-8b -o 8b.program && serval validate 8b.program --explain\n"
+    "  serval validate 8b.program -m llama-3.1-8b    # that it computes this model, too\n";
 
 constexpr int kInvalid = 1;
 
@@ -43,9 +46,11 @@ struct Verdict {
   double ms;
 };
 
-Verdict judge(const Program& program) {
+// `model`: that the program must compute; null: any.
+Verdict judge(const Program& program, const Model* model) {
   const auto begin = std::chrono::steady_clock::now();
   std::optional<Violation> violation = validate(program);
+  if (!violation && model != nullptr) violation = difference_from(program, *model);
   const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - begin;
   return {std::move(violation), time.count()};
 }
@@ -78,17 +83,21 @@ ordered_json verdict_json(const Program& program, const Verdict& verdict) {
 
 int run_validate(const Arguments& arguments) {
   Flags flags;
-  FlagSet set("validate", "Proves that a program may run: in any state, with any timing of SMs and memory.",
+  FlagSet set("validate",
+              "Proves that a program may run: in any state, with any timing of SMs and memory; and, "
+              "of a file with --model, that it computes that model.",
               "[PROGRAM] [FLAGS]");
   flags.declare(set);
   if (!set.parse(arguments)) {
     write_stdout(set.help());
     return 0;
   }
-  flags.program.check(set);
-  const Program program = flags.program.program_file.empty() ? *flags.program.compile()
-                                                             : read_program(flags.program.program_file);
-  const Verdict verdict = judge(program);
+  flags.program.check(set, ProgramFlags::ModelOfFile::kCompared);
+  const bool is_file = !flags.program.program_file.empty();
+  const Program program = is_file ? read_program(flags.program.program_file) : *flags.program.compile();
+  std::shared_ptr<const Model> model;
+  if (is_file && set.given("--model")) model = find_model(flags.program.engine.model).model;
+  const Verdict verdict = judge(program, model.get());
   write_stdout(flags.output.json ? pretty(verdict_json(program, verdict))
                                  : verdict_text(program, verdict, flags.explain));
   return verdict.violation ? kInvalid : 0;

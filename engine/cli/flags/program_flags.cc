@@ -71,10 +71,11 @@ void ProgramFlags::declare(FlagSet& set, const std::string& purpose) {
   declare_batch_tokens(set, engine);
 }
 
-void ProgramFlags::check(const FlagSet& set) const {
+void ProgramFlags::check(const FlagSet& set, ModelOfFile model_of_file) const {
+  if (model_of_file == ModelOfFile::kNone) check_not_compiled(set, program_file, {"--model"});
   check_not_compiled(set, program_file,
-                     {"--model", "--ctx-size", "--machine", "--sms", "--gpus", "--policy", "--queue",
-                      "--threads", "--max-sequences", "--max-batch-tokens", "--batch-invariant"});
+                     {"--ctx-size", "--machine", "--sms", "--gpus", "--policy", "--queue", "--threads",
+                      "--max-sequences", "--max-batch-tokens", "--batch-invariant"});
 }
 
 ValidProgram ProgramFlags::compile(uint32_t cached_tokens) const {

@@ -17,10 +17,12 @@ struct ProgramFlags {
 
   // `purpose` is the verb for a program file in the help.
   void declare(FlagSet& set, const std::string& purpose);
-  // Throws Error(kUsage) if options for compiling are given together with a program file.
-  void check(const FlagSet& set) const;
-  // `cached_tokens` is the length of each row's sequence for the cost model. Reads no weights. Throws as
-  // compile_gpu_program() does, and Error(kRuntime) if the model cannot be opened.
+  // Throws Error(kUsage) if the command line says how to compile what is compiled already. A model beside a
+  // program file is what the program is compared with, where the command does that.
+  enum class ModelOfFile : uint8_t { kNone, kCompared };
+  void check(const FlagSet& set, ModelOfFile model = ModelOfFile::kNone) const;
+  // `cached_tokens`: of a row's sequence, for the cost model. No weights are touched. Throws as
+  // compile_gpu_program() does, and Error(kRuntime) for what is no model.
   ValidProgram compile(uint32_t cached_tokens = CostContext{}.context_tokens) const;
 };
 
