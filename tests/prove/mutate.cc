@@ -81,6 +81,16 @@ class Mutator {
   bool swap_tensor(Step& step);
   bool spoil_operand(Step& step);
 
+  bool change_meaning(Mutation mutation);
+  // The step alone, or all that do the same in its layer.
+  std::vector<Step*> stage_of(const Step& step);
+  bool swap_state_part(Step& step);
+  bool name_twice(Step& step);
+  bool take_cache(Step& step);
+  bool leave_rows_out(Step& step);
+  bool differ(Step& step);
+  bool change_parts();
+
   Draft draft_;
   RandomOrder& random_;
   std::vector<Step*> all_;
@@ -468,16 +478,19 @@ bool Mutator::change_slice() {
   if (opcode == Opcode::kLmHead) return change_tokens(record);
   if (opcode == Opcode::kMatvecPush) {
     auto op = record.as<MatvecPush>();
+    if (op.ranks == 0) return false;
     op.rank = (op.rank + by) % op.ranks;
     if (coin()) op.weights.index += by;
     record.set(op);
   } else if (opcode == Opcode::kEmbedPush) {
     auto op = record.as<EmbedPush>();
+    if (op.ranks == 0) return false;
     op.rank = (op.rank + by) % op.ranks;
     if (coin()) op.table.index += by;
     record.set(op);
   } else {
     auto op = record.as<ReduceResidual>();
+    if (op.ranks == 0) return false;
     const uint32_t units = op.out_cols / op.ranks / kUnitRows, within = op.first_unit - op.rank * units;
     const uint32_t rank = (op.rank + by) % op.ranks;
     op.first_unit = rank * units + within;
@@ -543,6 +556,181 @@ bool Mutator::change_peers(Mutation mutation) {
   }
 }
 
+std::vector<Step*> Mutator::stage_of(const Step& step) {
+  std::vector<Step*> steps = draft_.steps();
+  const bool all = coin();
+  std::erase_if(steps, [&](const Step* s) {
+    return s != &step && !(all && s->record.opcode == step.record.opcode && s->record.tag == step.record.tag);
+  });
+  return steps;
+}
+
+bool Mutator::swap_state_part(Step& step) {
+  const std::vector<Tensor>& tensors = draft_.rest.tensors;
+  std::vector<std::pair<const FieldInfo*, uint32_t>> alike, all;
+  for (const FieldInfo& f : op_info(step.record.opcode).fields) {
+    if (f.kind != FieldKind::kTensor || f.part.empty()) continue;
+    const uint32_t now = read_field(step.record, f);
+    for (uint32_t t = 0; t < tensors.size(); ++t) {
+      if (t == now || tensors[t].kind != TensorKind::kState) continue;
+      all.emplace_back(&f, t);
+      if (same_layout(tensors[t], tensors[now])) alike.emplace_back(&f, t);
+    }
+  }
+  if (all.empty()) return false;
+  const auto [field, tensor] = alike.empty() ? any(all) : any(alike);
+  for (Step* s : stage_of(step)) write_field(s->record, *field, tensor);
+  return true;
+}
+
+// One operand takes the tensor of another.
+bool Mutator::name_twice(Step& step) {
+  const std::vector<Tensor>& tensors = draft_.rest.tensors;
+  std::vector<std::pair<const FieldInfo*, const FieldInfo*>> alike;
+  const std::vector<FieldInfo>& fields = op_info(step.record.opcode).fields;
+  for (const FieldInfo& to : fields) {
+    for (const FieldInfo& from : fields) {
+      if (to.kind != FieldKind::kTensor || !names_tensors(from.kind)) continue;
+      const uint32_t a = read_field(step.record, to), b = read_field(step.record, from);
+      if (a != b && same_layout(tensors[a], tensors[b])) alike.emplace_back(&to, &from);
+    }
+  }
+  if (alike.empty()) return false;
+  const auto [to, from] = any(alike);
+  for (Step* s : stage_of(step)) write_field(s->record, *to, read_field(s->record, *from));
+  return true;
+}
+
+bool Mutator::take_cache(Step& step) {
+  const std::vector<Tensor>& tensors = draft_.rest.tensors;
+  for (const FieldInfo& f : op_info(step.record.opcode).fields) {
+    if (!names_tensors(f.kind)) break;
+    const uint32_t now = read_field(step.record, f);
+    if (tensors[now].kind != TensorKind::kKvCache || coin()) continue;
+    std::vector<uint32_t> others;
+    for (uint32_t t = 0; t < tensors.size(); ++t) {
+      if (t != now && same_layout(tensors[t], tensors[now]) && tensors[t].device == tensors[now].device)
+        others.push_back(t);
+    }
+    if (others.empty()) return false;
+    const uint32_t other = any(others);
+    const bool whole_layer = coin();
+    for (Step* s : whole_layer ? draft_.steps() : stage_of(step)) {
+      for (const FieldInfo& field : op_info(s->record.opcode).fields) {
+        if (field.kind == FieldKind::kTensor && read_field(s->record, field) == now &&
+            s->record.tag == step.record.tag)
+          write_field(s->record, field, other);
+      }
+    }
+    return true;
+  }
+  return false;
+}
+
+bool Mutator::leave_rows_out(Step& step) {
+  for (const FieldInfo& f : op_info(step.record.opcode).fields) {
+    if (std::string_view(f.name) != "num_rows") continue;
+    const uint32_t rows = read_field(step.record, f);
+    if (rows < 2) return false;
+    const uint32_t left = coin() ? 1 : 1 + below(rows - 1);
+    for (Step* s : stage_of(step)) {
+      if (read_field(s->record, f) > left) write_field(s->record, f, left);
+    }
+    return true;
+  }
+  return false;
+}
+
+// In a number that is no window, or in a weight.
+bool Mutator::differ(Step& step) {
+  const std::vector<Tensor>& tensors = draft_.rest.tensors;
+  const std::vector<FieldInfo>& fields = op_info(step.record.opcode).fields;
+  const FieldInfo& field = fields[below(fields.size())];
+  if (field.window) return false;
+  const uint32_t now = read_field(step.record, field);
+  uint32_t other = now;
+  if (field.kind == FieldKind::kFloat) {
+    constexpr uint32_t kExponent = 1U << 23;
+    other = coin() ? now + kExponent : now ^ 1U;
+  } else if (field.kind == FieldKind::kUnsigned) {
+    other = near(now);
+  } else {
+    std::vector<uint32_t> others;
+    for (uint32_t t = 0; t < tensors.size(); ++t) {
+      if (t != now && is_immutable(tensors[now].kind) && same_layout(tensors[t], tensors[now]))
+        others.push_back(t);
+    }
+    if (others.empty()) return false;
+    other = any(others);
+  }
+  for (Step* s : stage_of(step)) write_field(s->record, field, other);
+  return true;
+}
+
+// What sums over parts of the columns are made of, and what adds them up.
+bool Mutator::change_parts() {
+  constexpr std::array kOfParts = {Opcode::kProjectPart, Opcode::kRopeParts, Opcode::kMatvecPart,
+                                   Opcode::kAddParts};
+  std::vector<Step*> steps = draft_.steps();
+  std::erase_if(steps, [&](const Step* s) {
+    return std::ranges::find(kOfParts, static_cast<Opcode>(s->record.opcode)) == kOfParts.end();
+  });
+  if (steps.empty()) return false;
+  Step& step = *any(steps);
+  const auto opcode = static_cast<Opcode>(step.record.opcode);
+  std::erase_if(steps, [&](const Step* s) { return s->record.opcode != step.record.opcode; });
+  const Instruction other = any(steps)->record;
+  for (Step* s : stage_of(step)) {
+    Instruction& i = s->record;
+    if (opcode == Opcode::kProjectPart) {
+      auto op = i.as<ProjectPart>();
+      (coin() ? op.part : op.parts) = other.as<ProjectPart>().part;
+      i.set(op);
+    } else if (opcode == Opcode::kRopeParts) {
+      auto op = i.as<RopeParts>();
+      op.parts = near(op.parts);
+      i.set(op);
+    } else if (opcode == Opcode::kMatvecPart) {
+      auto op = i.as<MatvecPart>();
+      const auto from = other.as<MatvecPart>();
+      if (coin()) op.sums = from.sums;
+      if (coin()) op.first_col = from.first_col;
+      if (coin()) op.num_cols = from.num_cols;
+      i.set(op);
+    } else {
+      auto op = i.as<AddParts>();
+      coin() ? std::swap(op.part0, op.part1) : std::swap(op.part1, op.part2);
+      if (coin()) op.num_parts = near(op.num_parts);
+      i.set(op);
+    }
+  }
+  return true;
+}
+
+bool Mutator::change_meaning(Mutation mutation) {
+  Step& step = any_step();
+  switch (mutation) {
+    case Mutation::kStatePartSwapped:
+      return swap_state_part(step);
+    case Mutation::kTensorNamedTwice:
+      return name_twice(step);
+    case Mutation::kCacheOfAnotherLayer:
+      return take_cache(step);
+    case Mutation::kRowsLeftOut:
+      return leave_rows_out(step);
+    case Mutation::kSiblingDiffers:
+      return differ(step);
+    default:
+      return change_parts();
+  }
+}
+
+// After these, what is drawn next may look at operands.
+bool leaves_operands(Mutation mutation) {
+  return mutation != Mutation::kOpcodeChanged && mutation != Mutation::kBadOperand &&
+         mutation < Mutation::kOneAndWaitDropped;
+}
+
 bool Mutator::apply(Mutation mutation) {
   switch (mutation) {
     case Mutation::kWaitDropped:
@@ -591,9 +779,22 @@ bool Mutator::apply(Mutation mutation) {
     case Mutation::kPushedElsewhere:
     case Mutation::kMovedToAnotherRank:
       return change_peers(mutation);
-    case Mutation::kTwoAtOnce:
-      // An opcode may be unknown afterwards, so the mutations that read operands come first.
-      return apply(static_cast<Mutation>(below(kNumMutations - 1))) && change_wait(Mutation::kWaitDropped);
+    case Mutation::kStatePartSwapped:
+    case Mutation::kTensorNamedTwice:
+    case Mutation::kCacheOfAnotherLayer:
+    case Mutation::kRowsLeftOut:
+    case Mutation::kSiblingDiffers:
+    case Mutation::kPartsOfColumnsChanged:
+      return change_meaning(mutation);
+    case Mutation::kOneAndWaitDropped:
+      // An opcode may be unknown afterwards, so what looks at operands comes first.
+      return apply(static_cast<Mutation>(below(static_cast<size_t>(Mutation::kOneAndWaitDropped)))) &&
+             change_wait(Mutation::kWaitDropped);
+    case Mutation::kTwoAtOnce: {
+      const auto first = static_cast<Mutation>(below(static_cast<size_t>(Mutation::kOneAndWaitDropped)));
+      const auto second = static_cast<Mutation>(below(static_cast<size_t>(Mutation::kOneAndWaitDropped)));
+      return leaves_operands(first) && apply(first) && apply(second);
+    }
   }
   return false;
 }
@@ -640,7 +841,14 @@ const char* name_of(Mutation mutation) {
       "peers' tensors swapped for others",
       "pushed to another tensor or rank",
       "moved to another rank",
+      "part of the state swapped",
+      "tensor named by two operands",
+      "cache of another layer",
+      "rows left out",
+      "differs from its siblings",
+      "parts of columns changed",
       "one of these and a wait dropped",
+      "two of these",
   };
   return kNames[static_cast<int>(mutation)];
 }

@@ -50,6 +50,14 @@ enum class Mutation : uint8_t {
   kPeersMoved,
   kPushedElsewhere,
   kMovedToAnotherRank,
+  // Of what instructions compute, and from what.
+  kStatePartSwapped,
+  kTensorNamedTwice,
+  kCacheOfAnotherLayer,
+  kRowsLeftOut,
+  kSiblingDiffers,
+  kPartsOfColumnsChanged,
+  kOneAndWaitDropped,
   kTwoAtOnce,
 };
 inline constexpr int kNumMutations = static_cast<int>(Mutation::kTwoAtOnce) + 1;

@@ -14,6 +14,8 @@ namespace {
 
 // Attention of sequences that may have two leaves is merged.
 constexpr uint32_t kTwoLeaves = kPlannedLeafTokens + 100;
+// The block table and the masks have one shape.
+constexpr uint32_t kBlocksOfMasks = 32;
 
 Program tiles_of_ranks(const LlamaConfig& config, uint32_t ranks, uint32_t sms, uint32_t rows) {
   const Graph graph = build_llama_graph(
@@ -48,6 +50,20 @@ const std::vector<Program>& small_programs() {
                                             {.sms = sms, .context = 200, .rows = 17, .tile_rows = tile_rows});
       for (const Compilation& how : compilations_for(sms)) out.push_back(compile_as(graph, how));
     }
+    // Of one row in tile order, with as many blocks of a sequence as a mask has words.
+    for (const uint32_t context : {kBlocksOfMasks * kKvBlockTokens, kTwoLeaves}) {
+      const uint32_t sms = context == kTwoLeaves ? 7 : 2;
+      const Graph graph = build_llama_graph(tiny_parts_config(),
+                                            {.sms = sms, .context = context, .rows = 1, .tile_order = true});
+      for (const Compilation& how : compilations_for(sms)) out.push_back(compile_as(graph, how));
+    }
+    // Of several rows, with as many.
+    LlamaConfig config = tiny_config();
+    config.num_layers = 2;
+    config.max_position = kBlocksOfMasks * kKvBlockTokens;
+    const Graph graph =
+        build_llama_graph(config, {.sms = 2, .context = kBlocksOfMasks * kKvBlockTokens, .rows = 6});
+    for (const Compilation& how : compilations_for(2)) out.push_back(compile_as(graph, how));
     return out;
   }();
   return programs;

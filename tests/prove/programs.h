@@ -10,8 +10,9 @@
 
 namespace serval::testing {
 
-// Several SM counts, every policy and kind of queue, passes of 2, 16 and 48 rows, contexts of one leaf of
-// attention and of several; and programs of tiles with K splits.
+// Several SM counts, every policy and kind of queue, 2, 16 and 48 rows a pass, contexts of one leaf of
+// attention and of several; programs of tiles, whose columns are cut into parts; and of one row in tile
+// order.
 const std::vector<Program>& small_programs();
 // Programs of small models for 2, 4 and 8 ranks. Some multiply tiles of rows, and one of these has K splits
 // of Q, K and V. The first program is for two ranks of two SMs.
