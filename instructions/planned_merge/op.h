@@ -2,9 +2,9 @@
 // result of the first item, then leaf by leaf in order of position. Records take turns at the splits' rows.
 #pragma once
 
-#include "instructions/common/kernel_set.h"
 #include <array>
 
+#include "instructions/common/kernel_set.h"
 #include "instructions/planned_attention/op.h"
 
 namespace serval {

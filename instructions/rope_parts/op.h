@@ -3,9 +3,9 @@
 // remaining steps are those of qkv_rope.
 #pragma once
 
-#include "instructions/common/kernel_set.h"
 #include <array>
 
+#include "instructions/common/kernel_set.h"
 #include "instructions/project_part/op.h"
 
 namespace serval {

@@ -175,7 +175,8 @@ void merge_decoder(TokenTree& tree, const JsonField& decoder, const std::set<std
     const auto content = token["content"].get<std::string>();
     check_id(tree, field, content, id);
     json* known = tree.find_added(content);
-    if (known != nullptr && flag_of(*known, "special", false)) token["special"] = true;  // as `tokenizers` does
+    if (known != nullptr && flag_of(*known, "special", false))
+      token["special"] = true;  // as `tokenizers` does
     if (known != nullptr && is_same_token(*known, token)) continue;
     if (named.contains(content)) token["special"] = true;
     if (known != nullptr) {
