@@ -243,8 +243,8 @@ Scene::Scene(const Shape& s, Random& random) : shape(s) {
   t.saved = bench.add("saved", DType::kF32, TensorKind::kActivation, s.logit_rows(),
                       saved_cols(s.vocab, s.max_context));
   t.control = state(state_tensor::kControl, 1, sizeof(PassControl));
-  t.peer_rows = state("peer_rows", s.rows, sizeof(PassRow));
-  t.peer_control = state("peer_control", 1, sizeof(PassControl));
+  t.peer_rows = state(state_tensor::kRows, s.rows, sizeof(PassRow));
+  t.peer_control = state(state_tensor::kControl, 1, sizeof(PassControl));
   t.output = state(state_tensor::kOutput, launch_passes(s.rows), s.rows * sizeof(OutputToken));
   t.host_stop = state(state_tensor::kHostStop, 1, sizeof(uint32_t));
   t.block_table = bench.add(state_tensor::kBlockTable, DType::kI32, TensorKind::kState, s.sequences,
