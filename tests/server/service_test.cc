@@ -421,7 +421,7 @@ TEST_F(ServiceTest, TheClientsOwnIdIsKept) {
   ask("/health")->wait();
   ASSERT_EQ(records_.size(), 1U);
   EXPECT_EQ(records_[0].request_id, "mine");
-  EXPECT_EQ(records_[0].id, json::parse(answer.body).at("id"));
+  EXPECT_EQ(records_[0].id, json::parse(answer.body).at("id").get<std::string>());
 }
 
 TEST_F(ServiceTest, ATokenThatIsNotInTheVocabularyIsRefusedByItsParameter) {

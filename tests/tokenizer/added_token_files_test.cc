@@ -39,8 +39,10 @@ TEST(AddedTokenFiles, AreReadAsTransformersReadsThem) {
       const auto ids = result["ids"].get<std::vector<std::int32_t>>();
       EXPECT_EQ(tokenizer.encode(result["text"].get<std::string>(), true), ids)
           << golden["files"] << result["text"];
-      EXPECT_EQ(tokenizer.decode(ids, true), result["decoded"]) << golden["files"] << result["text"];
-      EXPECT_EQ(tokenizer.decode(ids, false), result["with_special"]) << golden["files"] << result["text"];
+      EXPECT_EQ(tokenizer.decode(ids, true), result["decoded"].get<std::string>())
+          << golden["files"] << result["text"];
+      EXPECT_EQ(tokenizer.decode(ids, false), result["with_special"].get<std::string>())
+          << golden["files"] << result["text"];
     }
   }
 }

@@ -111,39 +111,39 @@ struct Neutral {
 };
 
 const std::vector<Neutral>& neutral_members() {
-  constexpr bool kYes = true, kNo = false;
+  constexpr bool kTaken = true, kAbsent = false;
   const json no = json::array({false}), yes = json::array({true}), either = json::array({true, false});
   const json empty_list = json::array({json::array()}), empty_object = json::array({json::object()});
   const json unforced = json::array({"none", "auto"});
   static const std::vector<Neutral> all = {
-      {"tools", empty_list, kYes, kYes, kYes},
-      {"tool_choice", unforced, kYes, kYes, kYes},
-      {"parallel_tool_calls", either, kYes, kYes, kYes},
-      {"functions", empty_list, kYes, kYes, kNo},
-      {"function_call", unforced, kYes, kYes, kNo},
-      {"documents", empty_list, kNo, kYes, kNo},
-      {"modalities", json::array({json::array({"text"})}), kYes, kYes, kNo},
-      {"suffix", json::array({""}), kYes, kNo, kNo},
-      {"echo", no, kNo, kYes, kNo},
-      {"metadata", empty_object, kYes, kYes, kYes},
-      {"include", empty_list, kNo, kNo, kYes},
-      {"store", no, kYes, kYes, kYes},
-      {"background", no, kNo, kNo, kYes},
-      {"truncation", json::array({"disabled"}), kNo, kNo, kYes},
-      {"service_tier", json::array({"auto", "default"}), kYes, kYes, kYes},
-      {"add_generation_prompt", yes, kNo, kYes, kNo},
-      {"continue_final_message", no, kNo, kYes, kNo},
-      {"chat_template_kwargs", empty_object, kNo, kYes, kNo},
-      {"add_special_tokens", no, kNo, kYes, kNo},
-      {"parse_special", no, kNo, kYes, kNo},
-      {"skip_special_tokens", yes, kNo, kNo, kYes},
-      {"spaces_between_special_tokens", yes, kYes, kYes, kNo},
-      {"include_stop_str_in_output", no, kYes, kYes, kNo},
-      {"use_beam_search", no, kYes, kYes, kNo},
-      {"length_penalty", json::array({1}), kYes, kYes, kNo},
-      {"bad_words", empty_list, kYes, kYes, kNo},
-      {"return_token_ids", no, kYes, kYes, kNo},
-      {"return_tokens_as_token_ids", no, kYes, kYes, kNo},
+      {"tools", empty_list, kTaken, kTaken, kTaken},
+      {"tool_choice", unforced, kTaken, kTaken, kTaken},
+      {"parallel_tool_calls", either, kTaken, kTaken, kTaken},
+      {"functions", empty_list, kTaken, kTaken, kAbsent},
+      {"function_call", unforced, kTaken, kTaken, kAbsent},
+      {"documents", empty_list, kAbsent, kTaken, kAbsent},
+      {"modalities", json::array({json::array({"text"})}), kTaken, kTaken, kAbsent},
+      {"suffix", json::array({""}), kTaken, kAbsent, kAbsent},
+      {"echo", no, kAbsent, kTaken, kAbsent},
+      {"metadata", empty_object, kTaken, kTaken, kTaken},
+      {"include", empty_list, kAbsent, kAbsent, kTaken},
+      {"store", no, kTaken, kTaken, kTaken},
+      {"background", no, kAbsent, kAbsent, kTaken},
+      {"truncation", json::array({"disabled"}), kAbsent, kAbsent, kTaken},
+      {"service_tier", json::array({"auto", "default"}), kTaken, kTaken, kTaken},
+      {"add_generation_prompt", yes, kAbsent, kTaken, kAbsent},
+      {"continue_final_message", no, kAbsent, kTaken, kAbsent},
+      {"chat_template_kwargs", empty_object, kAbsent, kTaken, kAbsent},
+      {"add_special_tokens", no, kAbsent, kTaken, kAbsent},
+      {"parse_special", no, kAbsent, kTaken, kAbsent},
+      {"skip_special_tokens", yes, kAbsent, kAbsent, kTaken},
+      {"spaces_between_special_tokens", yes, kTaken, kTaken, kAbsent},
+      {"include_stop_str_in_output", no, kTaken, kTaken, kAbsent},
+      {"use_beam_search", no, kTaken, kTaken, kAbsent},
+      {"length_penalty", json::array({1}), kTaken, kTaken, kAbsent},
+      {"bad_words", empty_list, kTaken, kTaken, kAbsent},
+      {"return_token_ids", no, kTaken, kTaken, kAbsent},
+      {"return_tokens_as_token_ids", no, kTaken, kTaken, kAbsent},
   };
   return all;
 }
