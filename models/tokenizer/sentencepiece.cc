@@ -197,7 +197,8 @@ void read_config(const JsonField& config, SentencePieceModel& model) {
 }  // namespace
 
 Tokenizer make_sentencepiece_tokenizer(const SentencePieceModel& model) {
-  return tokenizer_of(model, tree_of(model), named_tokens(model));
+  json tree = tree_of(model);  // checks the pieces before named_tokens() reads them
+  return tokenizer_of(model, std::move(tree), named_tokens(model));
 }
 
 Tokenizer load_sentencepiece_tokenizer(const std::filesystem::path& model_dir) {

@@ -11,6 +11,7 @@
 #include "instructions/common/slices.h"
 #include "tests/instructions/scene.h"
 #include "vm/base/bf16.h"
+#include "vm/state/names.h"
 
 namespace serval::testing {
 namespace {
@@ -26,7 +27,7 @@ class SharedTable {
     bench_.program.num_devices = ranks;
     bench_.program.limits.rows = kRows;
     bench_.program.limits.vocab = vocab;
-    rows_ = on_each_rank("rows", DType::kBytes, TensorKind::kState, sizeof(PassRow));
+    rows_ = on_each_rank(state_tensor::kRows, DType::kBytes, TensorKind::kState, sizeof(PassRow));
     exchange_ = on_each_rank("exchange", DType::kF32, TensorKind::kActivation, kCols);
     weighted_ = on_each_rank("weighted", DType::kBF16, TensorKind::kActivation, kCols);
     squares_ = on_each_rank("squares", DType::kF32, TensorKind::kActivation, kCols / kUnitRows);

@@ -11,6 +11,7 @@
 #include "instructions/common/slices.h"
 #include "tests/instructions/scene.h"
 #include "vm/base/bf16.h"
+#include "vm/state/names.h"
 
 namespace serval::testing {
 namespace {
@@ -27,11 +28,12 @@ class Exchange : public ::testing::TestWithParam<uint32_t> {
     bench_.program.num_devices = kRanks;
     bench_.program.limits.rows = kRows;
     for (uint32_t rank = 0; rank < kRanks; ++rank) {
-      rows_[rank] = add(rank, "rows", DType::kBytes, TensorKind::kState, kRows, sizeof(PassRow));
+      rows_[rank] = add(rank, state_tensor::kRows, DType::kBytes, TensorKind::kState, kRows, sizeof(PassRow));
       bench_.data<PassRow>(rows_[rank])[kActive] = {.active = 1, .wants_logits = 1};
     }
     for (uint32_t rank = 0; rank < kRanks; ++rank)
-      control_[rank] = add(rank, "control", DType::kBytes, TensorKind::kState, 1, sizeof(PassControl));
+      control_[rank] =
+          add(rank, state_tensor::kControl, DType::kBytes, TensorKind::kState, 1, sizeof(PassControl));
     exchange_ = peers("exchange", partial_sum_type(GetParam()), kCols);
     weighted_ = product_input("weighted", kCols);
     squares_ = peers("squares", DType::kF32, kCols / GetParam());
