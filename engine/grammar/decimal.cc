@@ -62,7 +62,7 @@ BigInteger BigInteger::power_of_ten(uint32_t exponent) {
 
 BigInteger operator+(const BigInteger& a, const BigInteger& b) {
   if (a.negative == b.negative) return BigInteger::of(sum(a.digits, b.digits), a.negative);
-  if (compare_magnitudes(a.digits, b.digits) < 0) return b + a;
+  if (std::is_lt(compare_magnitudes(a.digits, b.digits))) return b + a;
   return BigInteger::of(difference(a.digits, b.digits), a.negative);
 }
 

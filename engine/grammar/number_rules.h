@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <tuple>
+#include <utility>
 
 #include "engine/grammar/decimal.h"
 #include "engine/grammar/json_rules.h"
@@ -39,7 +40,10 @@ class NumberRules {
   struct Form {
     uint32_t places = 0;
     uint64_t step = 1;  // the number without its point is a multiple of this
-    friend auto operator<=>(const Form&, const Form&) = default;
+    friend bool operator==(const Form&, const Form&) = default;
+    friend bool operator<(const Form& a, const Form& b) {
+      return std::pair(a.places, a.step) < std::pair(b.places, b.step);
+    }
   };
   // Magnitudes of so many digits before the point, written with all zeros.
   struct Tight {

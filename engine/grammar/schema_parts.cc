@@ -274,10 +274,11 @@ void Schemas::check_discriminator(Alternatives& found, const SchemaPart& part) {
   if (!mapping->is_object()) (path / "mapping").refuse("expected an object");
   for (const auto& [value, reference] : mapping->items()) {
     const SchemaPath place = path / "mapping" / value;
+    const Json named(value);
     const Json* target = &target_of(reference, place);
     const auto leads_there = [&](const SchemaParts& alone) {
       return std::ranges::any_of(alone, [&](const SchemaPart& p) { return p.schema == target; }) &&
-             is_valid(Json(value), property(alone, property_name));
+             is_valid(named, property(alone, property_name));
     };
     if (std::ranges::none_of(found.alone, leads_there))
       place.refuse("this is not an alternative that allows that value of the property");
@@ -341,8 +342,8 @@ void Schemas::add_bound(NumberLimits& limits, const SchemaPart& part, const Boun
   const NumberLimits::Bound found = {bound_value(*value, part.path / bound.keyword), bound.exclusive};
   std::optional<NumberLimits::Bound>& known = bound.is_least ? limits.least : limits.most;
   const auto order = known ? found.value <=> known->value : std::strong_ordering::equal;
-  const bool is_tighter = bound.is_least ? order > 0 : order < 0;
-  if (!known || is_tighter || (order == 0 && bound.exclusive)) known = found;
+  const bool is_tighter = bound.is_least ? std::is_gt(order) : std::is_lt(order);
+  if (!known || is_tighter || (std::is_eq(order) && bound.exclusive)) known = found;
 }
 
 NumberLimits Schemas::number_limits(const SchemaParts& parts) {
@@ -517,7 +518,7 @@ bool Schemas::is_valid_part(const Json& value, const SchemaPart& part) {
   const NumberLimits limits = number_limits({part});
   if (!number) return !limits.asks();
   const auto within = [&](const NumberLimits::Bound& bound, std::strong_ordering order) {
-    return order > 0 || (order == 0 && !bound.exclusive);
+    return std::is_gt(order) || (std::is_eq(order) && !bound.exclusive);
   };
   if (limits.least && !within(*limits.least, *number <=> limits.least->value)) return false;
   if (limits.most && !within(*limits.most, limits.most->value <=> *number)) return false;
@@ -560,15 +561,17 @@ bool Schemas::are_disjoint(const SchemaParts& a, const SchemaParts& b) {
     ~Deeper() { --depth_; }
     int& depth_;
   } const deeper(depth_);
-  for (const auto& [one, other] : {std::pair(&a, &b), {&b, &a}}) {
+  for (const SchemaParts* one : {&a, &b}) {
+    const SchemaParts& other = one == &a ? b : a;
     if (const auto found = alternatives_of(*one)) {
       return std::ranges::all_of(found->parts,
-                                 [&](const SchemaParts& parts) { return are_disjoint(parts, *other); });
+                                 [&](const SchemaParts& parts) { return are_disjoint(parts, other); });
     }
   }
-  for (const auto& [one, other] : {std::pair(&a, &b), {&b, &a}}) {
+  for (const SchemaParts* one : {&a, &b}) {
+    const SchemaParts& other = one == &a ? b : a;
     if (const auto values = listed_values(*one))
-      return std::ranges::none_of(*values, [&](const Json& value) { return is_valid(value, *other); });
+      return std::ranges::none_of(*values, [&](const Json& value) { return is_valid(value, other); });
   }
   const std::vector<Type> types = types_of(a), others = types_of(b);
   TypeSet set = 0, other_set = 0;
