@@ -1,8 +1,10 @@
 // Copies a bench's tensors to GPU memory and runs instances of one instruction as a program of one pass.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -71,9 +73,16 @@ class DeviceBench {
     Program p = bench_.program;
     p.machine = h200_machine();
     p.machine.sms = sms;
-    for (Tensor& tensor : p.tensors) {
+    for (size_t i = 0; i < p.tensors.size(); ++i) {
+      Tensor& tensor = p.tensors[i];
       if (tensor.name == state_tensor::kControl) tensor.name = "the bench's control";
       if (tensor.name == state_tensor::kHostStop) tensor.name = "the bench's stop word";
+      // With one device, the state that is pushed and its copy have the same name.
+      const auto has_name = [&](const Tensor& t) {
+        return t.name == tensor.name && t.device == tensor.device;
+      };
+      if (std::any_of(p.tensors.begin(), p.tensors.begin() + static_cast<ptrdiff_t>(i), has_name))
+        tensor.name += " of tensor " + std::to_string(i);
     }
     const auto add_state = [&](const char* name, uint64_t bytes, uint32_t rank) {
       p.tensors.push_back({.name = name,
