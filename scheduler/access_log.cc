@@ -5,7 +5,7 @@
 namespace serval {
 namespace {
 
-bool of_one_deal(const Region& a, const Region& b) {
+bool same_division(const Region& a, const Region& b) {
   return a.part == b.part && a.layout == b.layout && a.box == b.box;
 }
 
@@ -16,25 +16,25 @@ void AccessLog::carve(Log& log, const Box& cut, uint32_t until) {
   log.written.carve(cut, until);
 }
 
-void AccessLog::deal_out(Log& log, const Region& region) {
-  auto deal = std::find_if(log.deals.begin(), log.deals.end(),
-                           [&](const Deal& d) { return of_one_deal(d.region, region); });
-  if (deal == log.deals.end()) deal = log.deals.insert(deal, {region, 0, 0, {}});
-  if (deal->count == 0 || deal->has[region.share]) {
-    deal->begin = log.time++;
-    deal->count = 0;
-    deal->has.assign(region.layout, false);
+void AccessLog::add_share(Log& log, const Region& region) {
+  auto division = std::find_if(log.divisions.begin(), log.divisions.end(),
+                           [&](const Division& d) { return same_division(d.region, region); });
+  if (division == log.divisions.end()) division = log.divisions.insert(division, {region, 0, 0, {}});
+  if (division->count == 0 || division->written[region.share]) {
+    division->begin = log.time++;
+    division->count = 0;
+    division->written.assign(region.layout, false);
   }
-  deal->has[region.share] = true;
-  if (++deal->count < region.layout) return;
-  carve(log, region.box, deal->begin);
-  deal->count = 0;
+  division->written[region.share] = true;
+  if (++division->count < region.layout) return;
+  carve(log, region.box, division->begin);
+  division->count = 0;
 }
 
 void AccessLog::forget(const Region& region) {
   Log& log = tensors_[region.tensor.index];
   ++log.writes;
-  if (is_dealt(region.part)) return deal_out(log, region);
+  if (is_divided(region.part)) return add_share(log, region);
   carve(log, region.box, log.time);
 }
 
@@ -42,13 +42,13 @@ void AccessLog::record(const Region& region, uint32_t node) {
   Log& log = tensors_[region.tensor.index];
   if (!writes(region.access)) return record_read(log, region.box, node);
   ++log.writes;
-  if (is_dealt(region.part)) {
-    deal_out(log, region);
+  if (is_divided(region.part)) {
+    add_share(log, region);
   } else {
     // The same division of a tensor is written layer after layer: then only a name changes.
     Written* const same =
-        log.written.find(region.box, [](const Written& w) { return !is_dealt(w.region.part); });
-    if (same != nullptr && log.deals.empty()) {
+        log.written.find(region.box, [](const Written& w) { return !is_divided(w.region.part); });
+    if (same != nullptr && log.divisions.empty()) {
       same->node = node;
       return log.read.carve(region.box, log.time);
     }

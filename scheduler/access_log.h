@@ -39,7 +39,7 @@ class AccessLog {
   // Changes whenever a region that is only read may meet other writers than before.
   uint64_t writes_of(TensorId tensor) const { return tensors_[tensor.index].writes; }
   // Drops what a write to the region hides: a later access that would have met it meets that write. A share
-  // of a deal hides nothing by itself; all of them hide what came before the first.
+  // of a division hides nothing by itself; all of them hide what came before the first.
   void forget(const Region& region);
 
  private:
@@ -58,23 +58,23 @@ class AccessLog {
     Box box;
     std::vector<uint32_t> nodes;
   };
-  // Shares of one deal, written one after the other; it begins anew with a share that it has already.
-  struct Deal {
+  // Shares of one division, written one after the other; it begins anew with a share that it has already.
+  struct Division {
     Region region;
     uint32_t begin;  // time before the first
     uint32_t count;
-    std::vector<bool> has;  // [shares]
+    std::vector<bool> written;  // [shares]
   };
   struct Log {
     BoxIndex<Written> written;
     BoxIndex<Read> read;
-    std::vector<Deal> deals;
+    std::vector<Division> divisions;
     uint64_t writes = 0;
-    uint32_t time = 0;  // entries that a deal may hide are no younger than its beginning
+    uint32_t time = 0;  // entries that a division may hide are no younger than its beginning
   };
   // Takes `cut` out of what was read and written, up to `until`.
   static void carve(Log& log, const Box& cut, uint32_t until);
-  static void deal_out(Log& log, const Region& region);
+  static void add_share(Log& log, const Region& region);
   void record_read(Log& log, const Box& box, uint32_t node);
   std::vector<Log> tensors_;
   std::vector<Readers> readers_;  // those whom writes hide, too: no more than there were reads

@@ -125,11 +125,11 @@ class BoxIndex {
     for (const Level& level : levels_) {
       if (level.entries == 0) continue;
       level.bands.for_from(first_row_near(box, level), [&](const Band& band) {
-        ++looked_at_;
+        ++visited_;
         if (band.rows.first >= box.row_end) return false;
         if (band.rows.second <= box.row_begin) return true;
         band.entries.for_from(first_near(box.col_begin, level.cols), [&](const Entry& entry) {
-          ++looked_at_;
+          ++visited_;
           if (entry.box.col_begin >= box.col_end) return false;
           if (box.col_begin < entry.box.col_end) fn(entry);
           return true;
@@ -139,7 +139,7 @@ class BoxIndex {
     }
   }
   // Bands of rows and entries that for_overlapping() has looked at so far.
-  uint64_t looked_at() const { return looked_at_; }
+  uint64_t visited() const { return visited_; }
   // One with the very same box that `is_wanted`, null if there is none.
   template <class IsWanted>
   Entry* find(const Box& box, IsWanted&& is_wanted) {
@@ -226,7 +226,7 @@ class BoxIndex {
 
   std::vector<Level> levels_;
   std::vector<Entry> pieces_;
-  mutable uint64_t looked_at_ = 0;
+  mutable uint64_t visited_ = 0;
 };
 
 }  // namespace serval

@@ -31,7 +31,7 @@ Placed place_best(const Graph& graph, const Dependencies& deps, const Machine& m
     throw_if_stopped(stop);
     Placement placement = place(graph, deps, machine, policy, times);
     const double us = makespan_us(deps, placement, machine, times);
-    if (least.takes(us)) best = {policy, std::move(placement), us};
+    if (least.accepts(us)) best = {policy, std::move(placement), us};
   }
   return best;
 }
@@ -60,8 +60,8 @@ class JoinCounters {
 std::vector<uint32_t> waiting_devices(const Graph& graph, const Dependencies& deps) {
   std::vector<uint32_t> out(deps.joins.size(), graph.num_devices == 1 ? 1 : 0);
   if (graph.num_devices == 1) return out;
-  for (uint32_t n = 0; n < deps.needs.size(); ++n) {
-    for (const Need& need : deps.needs[n]) out[need.join] |= 1U << graph.device_of_node(n);
+  for (uint32_t n = 0; n < deps.waits.size(); ++n) {
+    for (const JoinWait& wait : deps.waits[n]) out[wait.join] |= 1U << graph.device_of_node(n);
   }
   out[deps.gate] = (1U << graph.num_devices) - 1;
   return out;
@@ -106,12 +106,12 @@ void emit_node(const Graph& graph, const Dependencies& deps, const JoinCounters&
                Program& program) {
   Instruction instruction = graph.nodes[node];
   instruction.wait_begin = static_cast<uint32_t>(program.waits.size());
-  instruction.wait_count = static_cast<uint16_t>(deps.needs[node].size());
+  instruction.wait_count = static_cast<uint16_t>(deps.waits[node].size());
   instruction.signal_begin = static_cast<uint32_t>(program.signals.size());
-  for (const Need& need : deps.needs[node]) {
-    const uint32_t all = static_cast<uint32_t>(deps.joins[need.join].size());
-    program.waits.push_back({counters.on(need.join, graph.device_of_node(node)), need.previous_pass ? 0 : all,
-                             need.operand_mask});
+  for (const JoinWait& wait : deps.waits[node]) {
+    const uint32_t all = static_cast<uint32_t>(deps.joins[wait.join].size());
+    program.waits.push_back({counters.on(wait.join, graph.device_of_node(node)), wait.previous_pass ? 0 : all,
+                             wait.operand_mask});
   }
   for (const uint32_t join : deps.signals[node]) {
     for (const uint32_t counter : counters.of(join)) program.signals.push_back({counter, 1});
@@ -150,7 +150,7 @@ Program compile(const Graph& graph, const Machine& machine, const CompileOptions
   if (machine.sms == 0) throw Error(ErrorKind::kUsage, "sms: 0, expected at least 1");
   if (graph.nodes.empty()) throw Error(ErrorKind::kRuntime, "graph: no instruction");
   if (graph.num_devices > 1 && options.queue_kind == QueueKind::kGlobal)
-    throw Error(ErrorKind::kUsage, "queue: global has one queue for all SMs; several GPUs need per-sm");
+    throw Error(ErrorKind::kUsage, "queue: global has one queue for all SMs; several GPUs wait per-sm");
   Program program = outline_of(graph, machine, options.queue_kind);
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const std::string wrong = check_instruction(program, graph.nodes[n]);

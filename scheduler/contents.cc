@@ -33,7 +33,7 @@ constexpr Box kEverywhere{0, ~uint64_t{0}, 0, ~uint64_t{0}};
 }  // namespace
 
 Contents::Found Contents::find(const Region& region) {
-  OfTensor& tensor = tensors_[region.tensor.index];
+  TensorContents& tensor = tensors_[region.tensor.index];
   for (const Read& read : tensor.reads) {
     if (same_part(read, region)) return {.value = read.value};
   }
@@ -64,11 +64,11 @@ Contents::Found Contents::find(const Region& region) {
     one->box = region.box;
     add(tensor, *one);
   }
-  keep(tensor, region, value);
+  keep_read(tensor, region, value);
   return out;
 }
 
-void Contents::keep(OfTensor& tensor, const Region& read, Value value) {
+void Contents::keep_read(TensorContents& tensor, const Region& read, Value value) {
   const Read kept{read.box, read.part, read.layout, value};
   if (tensor.reads.size() < kReadsKept) {
     tensor.reads.push_back(kept);
@@ -92,13 +92,13 @@ std::optional<uint32_t> Contents::writer(const Region& region) const {
   return found;
 }
 
-void Contents::clear(OfTensor& tensor, const Box& box) {
+void Contents::clear(TensorContents& tensor, const Box& box) {
   tensor.reads.clear();
   tensor.pieces.carve(box, 0);
 }
 
 // The same division of a tensor is written layer after layer: then only the value is another.
-void Contents::add(OfTensor& tensor, const Piece& piece) {
+void Contents::add(TensorContents& tensor, const Piece& piece) {
   tensor.reads.clear();
   Piece* const same = tensor.pieces.find(piece.box, [](const Piece&) { return true; });
   if (same != nullptr) {
@@ -110,44 +110,44 @@ void Contents::add(OfTensor& tensor, const Piece& piece) {
 }
 
 void Contents::write(const Region& region, Value value, uint32_t instruction) {
-  OfTensor& tensor = tensors_[region.tensor.index];
-  if (is_dealt(region.part) && region.certain) return write_share(tensor, region, value, instruction);
-  std::erase_if(tensor.deals, [&](const Deal& deal) { return deal.region.box.overlaps(region.box); });
+  TensorContents& tensor = tensors_[region.tensor.index];
+  if (is_divided(region.part) && region.certain) return write_share(tensor, region, value, instruction);
+  std::erase_if(tensor.divisions, [&](const Division& division) { return division.region.box.overlaps(region.box); });
   if (!region.certain) return clear(tensor, region.box);
   add(tensor, {region.box, 0, region.part, region.layout, value, instruction});
 }
 
-Contents::Deal& Contents::deal_of(OfTensor& tensor, const Region& region) {
+Contents::Division& Contents::division_of(TensorContents& tensor, const Region& region) {
   const auto found =
-      std::ranges::find_if(tensor.deals, [&](const Deal& d) { return same_part(d.region, region); });
-  return found != tensor.deals.end() ? *found : tensor.deals.emplace_back(Deal{region});
+      std::ranges::find_if(tensor.divisions, [&](const Division& d) { return same_part(d.region, region); });
+  return found != tensor.divisions.end() ? *found : tensor.divisions.emplace_back(Division{region});
 }
 
 // What a row's items have to themselves and what they share are written one after the other: the latter
 // begins anew alone unless both were complete, as the next layer's are after this one's.
-void Contents::write_share(OfTensor& tensor, const Region& region, Value value, uint32_t instruction) {
+void Contents::write_share(TensorContents& tensor, const Region& region, Value value, uint32_t instruction) {
   const bool of_items = region.part == Part::kItemRows || region.part == Part::kSplitRows;
   Region rest = region;
   rest.part = region.part == Part::kItemRows ? Part::kSplitRows : Part::kItemRows;
-  if (of_items) deal_of(tensor, rest);
-  deal_of(tensor, region);
-  Deal& deal = deal_of(tensor, region);
-  Deal* const partner = of_items ? &deal_of(tensor, rest) : nullptr;
-  if (deal.count == 0 || deal.has[region.share] || deal.value != value) {
+  if (of_items) division_of(tensor, rest);
+  division_of(tensor, region);
+  Division& division = division_of(tensor, region);
+  Division* const partner = of_items ? &division_of(tensor, rest) : nullptr;
+  if (division.count == 0 || division.written[region.share] || division.value != value) {
     const bool both = partner != nullptr &&
-                      (region.part == Part::kItemRows || (deal.is_complete() && partner->is_complete()));
+                      (region.part == Part::kItemRows || (division.is_complete() && partner->is_complete()));
     if (both) partner->count = 0;
-    for (Deal& other : tensor.deals) {
-      if (&other != &deal && &other != partner && other.region.box.overlaps(region.box)) other.count = 0;
+    for (Division& other : tensor.divisions) {
+      if (&other != &division && &other != partner && other.region.box.overlaps(region.box)) other.count = 0;
     }
     clear(tensor, region.box);
-    deal.count = 0;
-    deal.value = value;
-    deal.has.assign(region.layout, false);
+    division.count = 0;
+    division.value = value;
+    division.written.assign(region.layout, false);
   }
-  deal.has[region.share] = true;
-  ++deal.count;
-  if (!deal.is_complete() || (partner != nullptr && !partner->is_complete())) return;
+  division.written[region.share] = true;
+  ++division.count;
+  if (!division.is_complete() || (partner != nullptr && !partner->is_complete())) return;
   Piece piece{region.box, 0, Part::kActiveRows, 0, value, instruction};
   if (region.part == Part::kItemPlaces) {
     piece.part = region.part;

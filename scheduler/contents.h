@@ -49,11 +49,11 @@ class Contents {
     Value value;
     uint32_t writer;
   };
-  struct Deal {
+  struct Division {
     Region region;  // of any share
     uint32_t count = 0;
     Value value = kNoValue;
-    std::vector<bool> has = {};  // [shares]
+    std::vector<bool> written = {};  // [shares]
     bool is_complete() const { return count == region.layout; }
   };
   // A read that had a value, since when nothing has been written.
@@ -64,19 +64,19 @@ class Contents {
     Value value;
   };
   static constexpr size_t kReadsKept = 8;
-  struct OfTensor {
+  struct TensorContents {
     BoxIndex<Piece> pieces;  // which do not overlap
-    std::vector<Deal> deals;
+    std::vector<Division> divisions;
     std::vector<Read> reads;  // a ring
     size_t oldest_read = 0;
   };
-  static void clear(OfTensor& tensor, const Box& box);
-  static void add(OfTensor& tensor, const Piece& piece);
-  static void keep(OfTensor& tensor, const Region& read, Value value);
-  static Deal& deal_of(OfTensor& tensor, const Region& region);
-  void write_share(OfTensor& tensor, const Region& region, Value value, uint32_t instruction);
+  static void clear(TensorContents& tensor, const Box& box);
+  static void add(TensorContents& tensor, const Piece& piece);
+  static void keep_read(TensorContents& tensor, const Region& read, Value value);
+  static Division& division_of(TensorContents& tensor, const Region& region);
+  void write_share(TensorContents& tensor, const Region& region, Value value, uint32_t instruction);
 
-  std::vector<OfTensor> tensors_;
+  std::vector<TensorContents> tensors_;
   ValueTable* values_;
 };
 

@@ -22,7 +22,7 @@ struct StageEdges {
 };
 
 // What was found for a node that reads, for others that read the same.
-struct ReadEdges {
+struct CachedEdges {
   struct Read {
     Region region;
     uint64_t writes;  // of its tensor, until then
@@ -32,7 +32,7 @@ struct ReadEdges {
   std::vector<StageEdges> edges;
 };
 // Tiles of a pass's rows follow one another: of so many, what each reads is kept.
-constexpr size_t kReadEdgesKept = 16;
+constexpr size_t kMaxCachedEdges = 16;
 
 struct JoinHash {
   size_t operator()(const Join& join) const {
@@ -55,13 +55,13 @@ class Derivation {
   void visit_second_pass(uint32_t node);
   void collect_edges(uint32_t node, bool second_pass);
   void collect_read_edges(uint32_t node);
-  void take_edges(const ReadEdges& same, uint32_t node);
-  void keep_edges();
-  void find_edges(uint32_t stage);
+  void reuse_edges(const CachedEdges& same, uint32_t node);
+  void cache_edges();
+  void select_stage(uint32_t stage);
   void add_edges(std::span<const uint32_t> nodes, uint32_t to, uint32_t operand_mask);
-  void add_needs(uint32_t node, bool previous_pass, Bitset& known);
-  void finish_with_last(uint32_t last);
-  void guard_by_existing(uint32_t node, const StageEdges& e);
+  void add_waits(uint32_t node, bool previous_pass, Bitset& known);
+  void add_final_wait(uint32_t last);
+  void guard_with_existing_waits(uint32_t node, const StageEdges& e);
   uint32_t join_of(const Join& nodes);
   bool implied(uint32_t node, const Bitset& known) const;
   Bitset closure_of(uint32_t join, const std::vector<uint32_t>& of_node) const;
@@ -70,7 +70,7 @@ class Derivation {
 
   const Graph& graph_;
   Dependencies out_;  // but for what it has of each node
-  std::vector<std::vector<Need>> needs_;
+  std::vector<std::vector<JoinWait>> waits_;
   std::vector<std::vector<uint32_t>> signals_;
   AccessLog log_;
   // The last node to run, but for the nodes of the gate: those from here on. On one device it is both.
@@ -85,13 +85,13 @@ class Derivation {
   std::unordered_map<uint32_t, Bitset> previous_closures_;
   uint32_t closures_stage_ = kNone;
   Footprint footprint_;
-  std::vector<uint32_t> met_by_;   // of each node: the node that found an edge from it last
+  std::vector<uint32_t> last_edge_to_;   // of each node: the node that found an edge from it last
   std::vector<StageEdges> edges_;  // the first num_edges_ are in use; their memory serves node after node
   size_t num_edges_ = 0;
-  size_t last_edges_ = 0;               // the entry that the last edge went to
-  std::vector<ReadEdges::Read> reads_;  // of the node
-  std::vector<ReadEdges> read_edges_;   // a ring
-  size_t oldest_read_edges_ = 0;
+  size_t selected_edges_ = 0;               // the entry that the last edge went to
+  std::vector<CachedEdges::Read> reads_;  // of the node
+  std::vector<CachedEdges> cached_edges_;   // a ring
+  size_t oldest_cached_edges_ = 0;
 };
 
 Derivation::Derivation(const Graph& graph)
@@ -101,10 +101,10 @@ Derivation::Derivation(const Graph& graph)
       gate_begin_(last_),
       known_(graph.nodes.size()),
       known_previous_(graph.nodes.size()) {
-  needs_.resize(graph.nodes.size());
+  waits_.resize(graph.nodes.size());
   signals_.resize(graph.nodes.size());
   stage_of_.resize(graph.nodes.size());
-  met_by_.assign(graph.nodes.size(), kNone);
+  last_edge_to_.assign(graph.nodes.size(), kNone);
   for (uint32_t s = 0; s < graph.stages.size(); ++s) {
     const Stage& stage = graph.stages[s];
     std::fill_n(stage_of_.begin() + stage.first_node, stage.num_nodes, s);
@@ -117,16 +117,16 @@ Derivation::Derivation(const Graph& graph)
 Dependencies Derivation::run() {
   const auto count = static_cast<uint32_t>(graph_.nodes.size());
   for (uint32_t n = 0; n < count; ++n) {
-    if (n == last_) finish_with_last(n);
+    if (n == last_) add_final_wait(n);
     visit_first_pass(n);
   }
   // The gate: without these nodes, no pass after may start.
   Join gate(count - gate_begin_);
   std::iota(gate.begin(), gate.end(), gate_begin_);
   out_.gate = join_of(gate);
-  met_by_.assign(count, kNone);
+  last_edge_to_.assign(count, kNone);
   for (uint32_t n = 0; n < count; ++n) visit_second_pass(n);
-  out_.needs = Lists<Need>(needs_);
+  out_.waits = Lists<JoinWait>(waits_);
   out_.signals = Lists<uint32_t>(signals_);
   return std::move(out_);
 }
@@ -167,28 +167,28 @@ void Derivation::collect_read_edges(uint32_t node) {
   for (const Region& region : footprint_) {
     if (!writes(region.access)) reads_.push_back({region, log_.writes_of(region.tensor)});
   }
-  const auto same = std::ranges::find(read_edges_, reads_, &ReadEdges::reads);
-  if (same != read_edges_.end()) return take_edges(*same, node);
-  for (const ReadEdges::Read& read : reads_) {
+  const auto same = std::ranges::find(cached_edges_, reads_, &CachedEdges::reads);
+  if (same != cached_edges_.end()) return reuse_edges(*same, node);
+  for (const CachedEdges::Read& read : reads_) {
     log_.for_conflicts(read.region,
                        [&](const auto& others) { add_edges(others.nodes, node, 1U << read.region.operand); });
   }
-  keep_edges();
+  cache_edges();
 }
 
-void Derivation::take_edges(const ReadEdges& same, uint32_t node) {
+void Derivation::reuse_edges(const CachedEdges& same, uint32_t node) {
   num_edges_ = same.edges.size();
   if (edges_.size() < num_edges_) edges_.resize(num_edges_);
   std::ranges::copy(same.edges, edges_.begin());
   for (const StageEdges& e : same.edges) {
-    for (const uint32_t from : e.nodes) met_by_[from] = node;
+    for (const uint32_t from : e.nodes) last_edge_to_[from] = node;
   }
 }
 
-void Derivation::keep_edges() {
-  if (read_edges_.size() < kReadEdgesKept) read_edges_.emplace_back();
-  ReadEdges& kept = read_edges_[oldest_read_edges_];
-  oldest_read_edges_ = (oldest_read_edges_ + 1) % kReadEdgesKept;
+void Derivation::cache_edges() {
+  if (cached_edges_.size() < kMaxCachedEdges) cached_edges_.emplace_back();
+  CachedEdges& kept = cached_edges_[oldest_cached_edges_];
+  oldest_cached_edges_ = (oldest_cached_edges_ + 1) % kMaxCachedEdges;
   kept.reads = reads_;
   kept.edges.resize(num_edges_);
   std::copy_n(edges_.begin(), num_edges_, kept.edges.begin());
@@ -198,33 +198,33 @@ void Derivation::keep_edges() {
 inline void Derivation::add_edges(std::span<const uint32_t> nodes, uint32_t to, uint32_t operand_mask) {
   while (!nodes.empty()) {
     const uint32_t stage = stage_of_[nodes.front()];
-    if (last_edges_ >= num_edges_ || edges_[last_edges_].stage != stage) find_edges(stage);
-    StageEdges& e = edges_[last_edges_];
+    if (selected_edges_ >= num_edges_ || edges_[selected_edges_].stage != stage) select_stage(stage);
+    StageEdges& e = edges_[selected_edges_];
     e.operand_mask |= operand_mask;
     const Stage& of = graph_.stages[stage];
     const size_t before = e.nodes.size();
     e.nodes.resize(before + nodes.size());
     uint32_t* added = e.nodes.data() + before;
-    uint32_t* const met_by = met_by_.data();
+    uint32_t* const last_edge_to = last_edge_to_.data();
     size_t taken = 0;
     for (; taken < nodes.size() && nodes[taken] - of.first_node < of.num_nodes; ++taken) {
       const uint32_t from = nodes[taken];
       *added = from;
-      added += std::exchange(met_by[from], to) != to ? 1 : 0;
+      added += std::exchange(last_edge_to[from], to) != to ? 1 : 0;
     }
     e.nodes.resize(static_cast<size_t>(added - e.nodes.data()));
     nodes = nodes.subspan(taken);
   }
 }
 
-void Derivation::find_edges(uint32_t stage) {
-  last_edges_ = 0;
-  while (last_edges_ < num_edges_ && edges_[last_edges_].stage != stage) ++last_edges_;
-  if (last_edges_ < num_edges_) return;
+void Derivation::select_stage(uint32_t stage) {
+  selected_edges_ = 0;
+  while (selected_edges_ < num_edges_ && edges_[selected_edges_].stage != stage) ++selected_edges_;
+  if (selected_edges_ < num_edges_) return;
   if (++num_edges_ > edges_.size()) edges_.emplace_back();
-  edges_[last_edges_].stage = stage;
-  edges_[last_edges_].operand_mask = 0;
-  edges_[last_edges_].nodes.clear();
+  edges_[selected_edges_].stage = stage;
+  edges_[selected_edges_].operand_mask = 0;
+  edges_[selected_edges_].nodes.clear();
 }
 
 bool Derivation::implied(uint32_t node, const Bitset& known) const {
@@ -233,24 +233,24 @@ bool Derivation::implied(uint32_t node, const Bitset& known) const {
 }
 
 // The edges are implied by waits that are there already: from now on those guard these operands, too.
-void Derivation::guard_by_existing(uint32_t node, const StageEdges& e) {
-  for (Need& need : needs_[node]) {
-    const auto by_this = [&](uint32_t n) { return implied(n, closure_[need.join]); };
-    if (!need.previous_pass && std::any_of(e.nodes.begin(), e.nodes.end(), by_this)) {
-      need.operand_mask |= e.operand_mask;
+void Derivation::guard_with_existing_waits(uint32_t node, const StageEdges& e) {
+  for (JoinWait& wait : waits_[node]) {
+    const auto by_this = [&](uint32_t n) { return implied(n, closure_[wait.join]); };
+    if (!wait.previous_pass && std::any_of(e.nodes.begin(), e.nodes.end(), by_this)) {
+      wait.operand_mask |= e.operand_mask;
     }
   }
 }
 
 // Turns edges_ into needs, stage by stage from the latest: what a later stage already waited for is implied.
-void Derivation::add_needs(uint32_t node, bool previous_pass, Bitset& known) {
+void Derivation::add_waits(uint32_t node, bool previous_pass, Bitset& known) {
   for (const StageEdges& e : std::span(edges_).first(num_edges_)) {
     if (std::all_of(e.nodes.begin(), e.nodes.end(), [&](uint32_t n) { return implied(n, known); })) {
-      guard_by_existing(node, e);
+      guard_with_existing_waits(node, e);
       continue;
     }
     const uint32_t join = previous_pass && e.nodes.front() >= last_ ? out_.gate : join_of(e.nodes);
-    needs_[node].push_back({join, e.operand_mask, previous_pass});
+    waits_[node].push_back({join, e.operand_mask, previous_pass});
     known.merge(closure_[join]);
   }
 }
@@ -286,11 +286,11 @@ const Bitset& Derivation::previous_closure(uint32_t join, uint32_t stage) {
 
 // Stores what a node knows; neighbours with equal needs share a set.
 uint32_t Derivation::intern(uint32_t node, const Bitset& known, std::vector<uint32_t>& of_node) {
-  const auto same = [](const Need& a, const Need& b) {
+  const auto same = [](const JoinWait& a, const JoinWait& b) {
     return a.join == b.join && a.previous_pass == b.previous_pass;
   };
   if (node > 0 && stage_of_[node] == stage_of_[node - 1]) {
-    const auto &a = needs_[node], &b = needs_[node - 1];
+    const auto &a = waits_[node], &b = waits_[node - 1];
     if (std::equal(a.begin(), a.end(), b.begin(), b.end(), same)) return of_node[node] = of_node[node - 1];
   }
   sets_.push_back(known);
@@ -300,32 +300,32 @@ uint32_t Derivation::intern(uint32_t node, const Bitset& known, std::vector<uint
 void Derivation::visit_first_pass(uint32_t node) {
   collect_edges(node, false);
   Bitset known;
-  for (const Need& need : needs_[node]) known.merge(closure_[need.join]);
-  add_needs(node, false, known);
+  for (const JoinWait& wait : waits_[node]) known.merge(closure_[wait.join]);
+  add_waits(node, false, known);
   intern(node, known, known_);
 }
 
 // The last node ends the pass: it also waits for the nodes that no other node waits for.
-void Derivation::finish_with_last(uint32_t last) {
-  Join unheard;
+void Derivation::add_final_wait(uint32_t last) {
+  Join unwaited;
   for (uint32_t n = 0; n < last; ++n) {
-    if (signals_[n].empty()) unheard.push_back(n);
+    if (signals_[n].empty()) unwaited.push_back(n);
   }
-  if (unheard.empty()) return;
+  if (unwaited.empty()) return;
   uint32_t all_operands = 0;
   footprint_.clear();
   op_info(graph_.nodes[last].opcode).footprint(graph_.nodes[last], nullptr, footprint_);
   for (const Region& r : footprint_) all_operands |= 1U << r.operand;
-  needs_[last].push_back({join_of(unheard), all_operands, false});
+  waits_[last].push_back({join_of(unwaited), all_operands, false});
 }
 
 void Derivation::visit_second_pass(uint32_t node) {
   collect_edges(node, true);
   Bitset known;
-  for (const Need& need : needs_[node]) {
-    if (!need.previous_pass) known.merge(previous_closure(need.join, stage_of_[node]));
+  for (const JoinWait& wait : waits_[node]) {
+    if (!wait.previous_pass) known.merge(previous_closure(wait.join, stage_of_[node]));
   }
-  add_needs(node, true, known);
+  add_waits(node, true, known);
   intern(node, known, known_previous_);
 }
 

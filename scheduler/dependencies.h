@@ -12,17 +12,17 @@ namespace serval {
 // A set of nodes that a node waits for together: one counter, incremented once by each of them.
 using Join = std::vector<uint32_t>;  // node indices, ascending
 
-struct Need {
+struct JoinWait {
   uint32_t join;
   uint32_t operand_mask;  // operands of the waiting node that it guards
   bool previous_pass;     // wait for the join of the pass before (threshold 0), not of this one
 
-  friend bool operator==(const Need&, const Need&) = default;
+  friend bool operator==(const JoinWait&, const JoinWait&) = default;
 };
 
 struct Dependencies {
   std::vector<Join> joins;
-  Lists<Need> needs;        // of each node
+  Lists<JoinWait> waits;        // of each node
   Lists<uint32_t> signals;  // joins that each node is in, ascending
   uint32_t gate = 0;        // the join after which the next pass begins
 

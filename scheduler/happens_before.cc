@@ -28,9 +28,9 @@ HappensBefore::HappensBefore(const Program& program)
   find_signallers();
   for (uint32_t c = 0; c < program.counters.size(); ++c) find_certain(c);
   find_first_events();
-  closed_.assign(events_begin_.begin(), events_begin_.end() - 1);
+  sets_end_.assign(events_begin_.begin(), events_begin_.end() - 1);
   for (const uint32_t i : order_) known_[i] = known_before(i);
-  for (uint32_t d = 0; d < program.num_devices; ++d) close(program.gate_of(d), gate_events_[d]);
+  for (uint32_t d = 0; d < program.num_devices; ++d) build_event_sets(program.gate_of(d), gate_events_[d]);
 }
 
 // Runs one pass with every queue in order. Counters only grow, so whatever can run now can run later: if this
@@ -202,9 +202,9 @@ void HappensBefore::find_first_events() {
 }
 
 // Finds the sets of the counter's events up to this one. All that precede it have been visited.
-void HappensBefore::close(uint32_t counter, uint32_t event) {
+void HappensBefore::build_event_sets(uint32_t counter, uint32_t event) {
   const std::vector<uint32_t>& certain = certain_[counter];
-  for (uint32_t& e = closed_[counter]; e <= event; ++e) {
+  for (uint32_t& e = sets_end_[counter]; e <= event; ++e) {
     const bool lowest = e == events_begin_[counter];
     EventSet set = lowest ? EventSet() : sets_[events_[e - 1].set];
     set.set(events_[e].mark);
@@ -223,20 +223,20 @@ void HappensBefore::close(uint32_t counter, uint32_t event) {
 // neighbours in this order mostly wait for the same.
 uint32_t HappensBefore::known_before(uint32_t instruction) {
   const Instruction& record = program_.instructions[instruction];
-  waited_for_.clear();
+  wait_sets_.clear();
   for (uint32_t w = record.wait_begin; w < record.wait_begin + record.wait_count; ++w) {
     if (wait_events_[w] == kNoEvent) continue;
-    close(program_.waits[w].counter, wait_events_[w]);
-    waited_for_.push_back(events_[wait_events_[w]].set);
+    build_event_sets(program_.waits[w].counter, wait_events_[w]);
+    wait_sets_.push_back(events_[wait_events_[w]].set);
   }
-  if (waited_for_.size() < 2) return waited_for_.empty() ? 0 : waited_for_.front();
-  if (waited_for_ == waited_for_last_) return joined_last_;
-  EventSet joined;
-  for (const uint32_t set : waited_for_) joined.merge(sets_[set]);
-  merges_ += waited_for_.size();
-  std::swap(waited_for_, waited_for_last_);
-  if (sets_.back() != joined) sets_.push_back(std::move(joined));
-  return joined_last_ = static_cast<uint32_t>(sets_.size() - 1);
+  if (wait_sets_.size() < 2) return wait_sets_.empty() ? 0 : wait_sets_.front();
+  if (wait_sets_ == last_wait_sets_) return last_merged_;
+  EventSet merged;
+  for (const uint32_t set : wait_sets_) merged.merge(sets_[set]);
+  merges_ += wait_sets_.size();
+  std::swap(wait_sets_, last_wait_sets_);
+  if (sets_.back() != merged) sets_.push_back(std::move(merged));
+  return last_merged_ = static_cast<uint32_t>(sets_.size() - 1);
 }
 
 // A set has all events of a counter up to some threshold, so the first that `earlier` precedes decides.
@@ -263,7 +263,7 @@ bool HappensBefore::before(uint32_t earlier, uint32_t later, std::optional<uint8
                    [&](uint32_t event) { return implied(earlier, sets_[events_[event].set]); });
 }
 
-void HappensBefore::events_before(uint32_t instruction, uint8_t operand, std::vector<uint32_t>& out) const {
+void HappensBefore::guard_events(uint32_t instruction, uint8_t operand, std::vector<uint32_t>& out) const {
   out.clear();
   any_guard(instruction, operand, [&](uint32_t event) {
     out.push_back(event);

@@ -39,11 +39,11 @@ class HappensBefore {
   // an operand, before `later` writes or signals, which it does when all of its waits are over.
   bool before(uint32_t earlier, uint32_t later, std::optional<uint8_t> operand) const;
   // Instructions with equal numbers write and signal after the same instructions.
-  uint32_t set_before(uint32_t instruction) const { return known_[instruction]; }
+  uint32_t event_set_of(uint32_t instruction) const { return known_[instruction]; }
   // Instructions with equal numbers are before the same.
   uint32_t first_events_of(uint32_t instruction) const { return first_events_of_[instruction]; }
   // What the waits that guard the operand wait for. Instructions that wait for the same come after the same.
-  void events_before(uint32_t instruction, uint8_t operand, std::vector<uint32_t>& out) const;
+  void guard_events(uint32_t instruction, uint8_t operand, std::vector<uint32_t>& out) const;
   // Those whose signals to its counter a wait of `instruction`, by its index among them, cannot do without.
   // Of two waits for a counter, the lower one's are the first of the higher one's.
   std::span<const uint32_t> certain_before(uint32_t instruction, size_t wait) const;
@@ -78,7 +78,7 @@ class HappensBefore {
   void add_certain(uint32_t counter, uint32_t event, std::vector<uint32_t> instructions);
   void find_first_events();
   uint32_t event_of(uint32_t counter, uint32_t threshold) const;
-  void close(uint32_t counter, uint32_t event);
+  void build_event_sets(uint32_t counter, uint32_t event);
   uint32_t known_before(uint32_t instruction);
   bool implied(uint32_t earlier, const EventSet& events) const;
   template <class Fn>
@@ -97,13 +97,13 @@ class HappensBefore {
   // That event for each counter of an instruction, ascending; and which of these lists each instruction has.
   Lists<uint32_t> first_events_;
   std::vector<uint32_t> first_events_of_;
-  std::vector<uint32_t> closed_;  // of each counter: the end of the events that have their sets
+  std::vector<uint32_t> sets_end_;  // of each counter: the end of the events that have their sets
   std::vector<EventSet> sets_;
   std::vector<uint32_t> known_;       // of each instruction: the set of events before its end
-  std::vector<uint32_t> waited_for_;  // sets of events
-  // What was joined last, and the set that has them all.
-  std::vector<uint32_t> waited_for_last_;
-  uint32_t joined_last_ = 0;
+  std::vector<uint32_t> wait_sets_;  // sets of events
+  // What was merged last, and the set that has them all.
+  std::vector<uint32_t> last_wait_sets_;
+  uint32_t last_merged_ = 0;
   uint64_t merges_ = 0;
 };
 

@@ -65,14 +65,14 @@ std::optional<NoValue> PassValues::read(const Region& region) {
   if (!fresh && found.nothing_written) found.value = before_pass(region.tensor);
   if (found.value == kNoValue) {
     if (found.other != NoValue::kNone || !fresh)
-      return NoValue{NoValue::Why::kNotOne, wanted, found.one, found.other};
+      return NoValue{NoValue::Why::kMixedValues, wanted, found.one, found.other};
     return NoValue{NoValue::Why::kNotWritten, wanted};
   }
   Operand& operand = operands_[region.operand];
   if (operand.value == kNoValue) operand = {found.value, &region};
   if (operand.value == found.value) return std::nullopt;
   const auto writer = [&](const Region& of) { return contents_.writer(of).value_or(NoValue::kNone); };
-  return NoValue{NoValue::Why::kNotOne, wanted, writer(*operand.region), writer(region)};
+  return NoValue{NoValue::Why::kMixedValues, wanted, writer(*operand.region), writer(region)};
 }
 
 std::optional<NoValue> PassValues::write(uint32_t index, const Region& region) {
@@ -98,7 +98,7 @@ std::optional<NoValue> PassValues::write(uint32_t index, const Region& region) {
   }
   const Contents::Found found = contents_.find(left);
   if (found.value == kNoValue && !found.nothing_written)
-    return NoValue{NoValue::Why::kNotOne, left, found.one, index};
+    return NoValue{NoValue::Why::kMixedValues, left, found.one, index};
   const Value before = found.value == kNoValue ? before_pass(region.tensor) : found.value;
   contents_.write(left, values_->either(before, value), index);
   return std::nullopt;

@@ -19,7 +19,7 @@ namespace serval {
 struct NoValue {
   enum class Why : uint8_t {
     kNotWritten,    // the region, of which `region.part` had to be written in this pass
-    kNotOne,        // the region, or the operand, is of `one` and of `other`, which compute different things
+    kMixedValues,        // the region, or the operand, is of `one` and of `other`, which compute different things
     kWrittenTwice,  // by this instruction and `one`: of a cache, tokens of the pass
   };
   static constexpr uint32_t kNone = Contents::Found::kNone;

@@ -41,16 +41,16 @@ class Repetition {
 
  private:
   void find_joins();
-  std::optional<uint32_t> next_join(const Need& need) const;
+  std::optional<uint32_t> next_join(const JoinWait& wait) const;
   bool are_alike(uint32_t period) const;
-  bool may_move() const;
-  bool may_move(uint32_t node, const Need& need) const;
-  bool may_move(const Join& join) const;
+  bool can_renumber() const;
+  bool can_renumber(uint32_t node, const JoinWait& wait) const;
+  bool can_renumber(const Join& join) const;
   void add_joins();
-  void add_needs();
+  void add_waits();
   void add_signals();
   void append(const Join& join, uint32_t from, uint32_t by);
-  void append(std::span<const Need> needs, uint32_t from, uint32_t by);
+  void append(std::span<const JoinWait> waits, uint32_t from, uint32_t by);
 
   const Dependencies& kept_;
   const Periods& periods_;
@@ -72,19 +72,19 @@ Repetition::Repetition(const Dependencies& kept, const Periods& periods, uint32_
 
 // A join is made for the first node that waits for it.
 void Repetition::find_joins() {
-  for (uint32_t n = 0, period = 0; n < kept_.needs.size(); ++n) {
+  for (uint32_t n = 0, period = 0; n < kept_.waits.size(); ++n) {
     if (period <= kKeptPeriods && n == periods_.begin(period)) joins_begin_[period++] = joins_end_;
-    for (const Need& need : kept_.needs[n])
-      joins_end_ += !need.previous_pass && need.join == joins_end_ ? 1 : 0;
+    for (const JoinWait& wait : kept_.waits[n])
+      joins_end_ += !wait.previous_pass && wait.join == joins_end_ ? 1 : 0;
   }
   num_joins_ = joins_begin_[kRepeatedPeriod + 1] - joins_begin_[kRepeatedPeriod];
 }
 
 // What the node of the next period waits for in place of this.
-std::optional<uint32_t> Repetition::next_join(const Need& need) const {
-  if (need.join < joins_begin_[0] || need.join >= joins_end_) return need.join;
-  if (need.previous_pass) return std::nullopt;
-  return need.join + num_joins_;
+std::optional<uint32_t> Repetition::next_join(const JoinWait& wait) const {
+  if (wait.join < joins_begin_[0] || wait.join >= joins_end_) return wait.join;
+  if (wait.previous_pass) return std::nullopt;
+  return wait.join + num_joins_;
 }
 
 // Whether the next period waits for the same.
@@ -97,34 +97,34 @@ bool Repetition::are_alike(uint32_t period) const {
                                          [&](uint32_t a, uint32_t b) { return a + periods_.nodes == b; });
     if (!same) return false;
   }
-  const auto same = [&](const Need& a, const Need& b) {
+  const auto same = [&](const JoinWait& a, const JoinWait& b) {
     return next_join(a) == b.join && a.operand_mask == b.operand_mask && a.previous_pass == b.previous_pass;
   };
   for (uint32_t n = periods_.begin(period); n < periods_.begin(period + 1); ++n) {
-    if (!std::ranges::equal(kept_.needs[n], kept_.needs[n + periods_.nodes], same)) return false;
+    if (!std::ranges::equal(kept_.waits[n], kept_.waits[n + periods_.nodes], same)) return false;
   }
   return true;
 }
 
 // Whether it is known which of the joins is meant: the one before the copies, or that of the last copy.
-bool Repetition::may_move(uint32_t node, const Need& need) const {
-  if (need.join < joins_begin_[0]) return true;
-  if (need.previous_pass) return need.join >= joins_begin_[kRepeatedPeriod + 1];
-  return node < end_ || need.join >= joins_begin_[kRepeatedPeriod];
+bool Repetition::can_renumber(uint32_t node, const JoinWait& wait) const {
+  if (wait.join < joins_begin_[0]) return true;
+  if (wait.previous_pass) return wait.join >= joins_begin_[kRepeatedPeriod + 1];
+  return node < end_ || wait.join >= joins_begin_[kRepeatedPeriod];
 }
 
-bool Repetition::may_move(const Join& join) const {
+bool Repetition::can_renumber(const Join& join) const {
   return std::ranges::all_of(join, [&](uint32_t n) { return n < periods_.first_node || n >= begin_; });
 }
 
-bool Repetition::may_move() const {
-  for (uint32_t n = 0; n < kept_.needs.size(); ++n) {
-    if (!std::ranges::all_of(kept_.needs[n], [&](const Need& need) { return may_move(n, need); }))
+bool Repetition::can_renumber() const {
+  for (uint32_t n = 0; n < kept_.waits.size(); ++n) {
+    if (!std::ranges::all_of(kept_.waits[n], [&](const JoinWait& wait) { return can_renumber(n, wait); }))
       return false;
   }
   return kept_.gate >= joins_begin_[kRepeatedPeriod + 1] &&
          std::all_of(kept_.joins.begin() + joins_begin_[kRepeatedPeriod + 1], kept_.joins.end(),
-                     [&](const Join& join) { return may_move(join); });
+                     [&](const Join& join) { return can_renumber(join); });
 }
 
 // With the nodes from `from` on moved.
@@ -145,26 +145,26 @@ void Repetition::add_joins() {
 }
 
 // With the joins from `from` on moved; those behind the period that is repeated lie behind all copies.
-void Repetition::append(std::span<const Need> needs, uint32_t from, uint32_t by) {
-  for (Need& need : out_.needs.add(needs)) {
-    const bool is_behind = need.join >= joins_begin_[kRepeatedPeriod + 1];
-    if (is_behind || need.join >= from) need.join += is_behind ? copies_ * num_joins_ : by;
+void Repetition::append(std::span<const JoinWait> waits, uint32_t from, uint32_t by) {
+  for (JoinWait& wait : out_.waits.add(waits)) {
+    const bool is_after = wait.join >= joins_begin_[kRepeatedPeriod + 1];
+    if (is_after || wait.join >= from) wait.join += is_after ? copies_ * num_joins_ : by;
   }
 }
 
-void Repetition::add_needs() {
-  const size_t nodes = kept_.needs.size() + size_t{copies_} * periods_.nodes;
-  out_.needs.reserve(nodes, nodes);  // most have one
-  for (uint32_t n = 0; n < end_; ++n) append(kept_.needs[n], 0, 0);
+void Repetition::add_waits() {
+  const size_t nodes = kept_.waits.size() + size_t{copies_} * periods_.nodes;
+  out_.waits.reserve(nodes, nodes);  // most have one
+  for (uint32_t n = 0; n < end_; ++n) append(kept_.waits[n], 0, 0);
   for (uint32_t copy = 1; copy <= copies_; ++copy) {
-    for (uint32_t n = begin_; n < end_; ++n) append(kept_.needs[n], joins_begin_[0], copy * num_joins_);
+    for (uint32_t n = begin_; n < end_; ++n) append(kept_.waits[n], joins_begin_[0], copy * num_joins_);
   }
-  for (uint32_t n = end_; n < kept_.needs.size(); ++n)
-    append(kept_.needs[n], joins_begin_[kRepeatedPeriod], copies_ * num_joins_);
+  for (uint32_t n = end_; n < kept_.waits.size(); ++n)
+    append(kept_.waits[n], joins_begin_[kRepeatedPeriod], copies_ * num_joins_);
 }
 
 void Repetition::add_signals() {
-  out_.signals = Lists<uint32_t>::filled(out_.needs.size(), [&](const auto& add) {
+  out_.signals = Lists<uint32_t>::filled(out_.waits.size(), [&](const auto& add) {
     for (uint32_t j = 0; j < out_.joins.size(); ++j) {
       for (const uint32_t n : out_.joins[j]) add(n, j);
     }
@@ -172,9 +172,9 @@ void Repetition::add_signals() {
 }
 
 std::optional<Dependencies> Repetition::run() {
-  if (!are_alike(kRepeatedPeriod - 1) || !are_alike(kRepeatedPeriod) || !may_move()) return std::nullopt;
+  if (!are_alike(kRepeatedPeriod - 1) || !are_alike(kRepeatedPeriod) || !can_renumber()) return std::nullopt;
   add_joins();
-  add_needs();
+  add_waits();
   add_signals();
   out_.gate = kept_.gate + copies_ * num_joins_;
   return std::move(out_);

@@ -53,23 +53,23 @@ uint32_t home_or(const Graph& graph, uint32_t node, uint32_t sms, Other&& other)
 
 // Calls step(n, nth), which gives an SM of its device, for each node, the nth of its device.
 template <class Step>
-Placement deal(const Graph& graph, uint32_t sms, Step&& step) {
+Placement place_each(const Graph& graph, uint32_t sms, Step&& step) {
   Placement out(size_t{graph.num_devices} * sms);
-  std::vector<uint32_t> dealt(graph.num_devices, 0);
+  std::vector<uint32_t> placed(graph.num_devices, 0);
   for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
     const uint32_t device = graph.device_of_node(n);
-    const uint32_t nth = dealt[device]++;
+    const uint32_t nth = placed[device]++;
     out[device * sms + home_or(graph, n, sms, [&] { return step(nth); })].push_back(n);
   }
   return out;
 }
 
 Placement round_robin(const Graph& graph, uint32_t sms) {
-  return deal(graph, sms, [&](uint32_t nth) { return nth % sms; });
+  return place_each(graph, sms, [&](uint32_t nth) { return nth % sms; });
 }
 
 Placement zig_zag(const Graph& graph, uint32_t sms) {
-  return deal(graph, sms, [&](uint32_t nth) {
+  return place_each(graph, sms, [&](uint32_t nth) {
     const uint32_t lap = nth / sms, step = nth % sms;
     return lap % 2 == 0 ? step : sms - 1 - step;
   });
@@ -100,9 +100,9 @@ Placement wave(const Graph& graph, uint32_t sms, const std::vector<NodeTime>& ti
 // For each join, the nodes of this pass that wait for it.
 Lists<uint32_t> waiters_of(const Dependencies& deps) {
   return Lists<uint32_t>::filled(deps.joins.size(), [&](const auto& add) {
-    for (uint32_t n = 0; n < deps.needs.size(); ++n) {
-      for (const Need& need : deps.needs[n]) {
-        if (!need.previous_pass) add(need.join, n);
+    for (uint32_t n = 0; n < deps.waits.size(); ++n) {
+      for (const JoinWait& wait : deps.waits[n]) {
+        if (!wait.previous_pass) add(wait.join, n);
       }
     }
   });
@@ -111,15 +111,15 @@ Lists<uint32_t> waiters_of(const Dependencies& deps) {
 // Longest time from a node's start to the end of the pass, with as many SMs as one could want.
 std::vector<double> time_to_end(const Dependencies& deps, const Machine& machine,
                                 const std::vector<NodeTime>& times) {
-  std::vector<double> of_node(deps.needs.size()), of_join(deps.joins.size(), 0);
+  std::vector<double> of_node(deps.waits.size()), of_join(deps.joins.size(), 0);
   for (uint32_t n = static_cast<uint32_t>(of_node.size()); n-- > 0;) {
     double after = 0;
     for (const uint32_t j : deps.signals[n]) {
       if (of_join[j] > 0) after = std::max(after, of_join[j] + machine.synchronise_us);
     }
     of_node[n] = times[n].total_us() + after;
-    for (const Need& need : deps.needs[n]) {
-      if (!need.previous_pass) of_join[need.join] = std::max(of_join[need.join], of_node[n]);
+    for (const JoinWait& wait : deps.waits[n]) {
+      if (!wait.previous_pass) of_join[wait.join] = std::max(of_join[wait.join], of_node[n]);
     }
   }
   return of_node;
@@ -133,13 +133,13 @@ Placement list(const Graph& graph, const Dependencies& deps, const Machine& mach
     return priority[a] != priority[b] ? priority[a] < priority[b] : a > b;
   };
   std::priority_queue<uint32_t, std::vector<uint32_t>, decltype(later)> ready(later);
-  std::vector<uint32_t> joins_left(deps.needs.size(), 0), nodes_left(deps.joins.size());
-  std::vector<double> ready_at(deps.needs.size(), 0), join_at(deps.joins.size(), 0);
+  std::vector<uint32_t> joins_left(deps.waits.size(), 0), nodes_left(deps.joins.size());
+  std::vector<double> ready_at(deps.waits.size(), 0), join_at(deps.joins.size(), 0);
   for (uint32_t j = 0; j < deps.joins.size(); ++j) {
     nodes_left[j] = static_cast<uint32_t>(deps.joins[j].size());
     for (const uint32_t n : waiters[j]) ++joins_left[n];
   }
-  for (uint32_t n = 0; n < deps.needs.size(); ++n) {
+  for (uint32_t n = 0; n < deps.waits.size(); ++n) {
     if (joins_left[n] == 0) ready.push(n);
   }
   Placement out(size_t{graph.num_devices} * machine.sms);
@@ -232,12 +232,12 @@ double makespan_us(const Dependencies& deps, const Placement& placement, const M
     runnable.pop_back();
     while (next[sm] < placement[sm].size()) {
       const uint32_t n = placement[sm][next[sm]];
-      const Need* missing = nullptr;
+      const JoinWait* missing = nullptr;
       double ready_us = 0;
-      for (const Need& need : deps.needs[n]) {
-        if (need.previous_pass) continue;
-        if (nodes_left[need.join] > 0) missing = &need;
-        ready_us = std::max(ready_us, join_at[need.join]);
+      for (const JoinWait& wait : deps.waits[n]) {
+        if (wait.previous_pass) continue;
+        if (nodes_left[wait.join] > 0) missing = &wait;
+        ready_us = std::max(ready_us, join_at[wait.join]);
       }
       if (missing != nullptr) {
         blocked[missing->join].push_back(sm);

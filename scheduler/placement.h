@@ -35,7 +35,7 @@ inline constexpr auto kPolicies = enumerators<Policy>();
 class LeastEstimate {
  public:
   // Whether the policy that takes `us`, the next one, is the best so far.
-  bool takes(double us) {
+  bool accepts(double us) {
     constexpr double kMinDifference = 1e-3;  // of an estimate
     if (us > least_us_ * (1 + kMinDifference)) return false;
     least_us_ = std::min(least_us_, us);

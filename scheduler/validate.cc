@@ -46,14 +46,14 @@ class Validator {
   bool check_access(const HappensBefore& hb, uint32_t index, const Region& region, bool also_written);
   void record(uint32_t index, const Region& region);
   bool check_conflicts(const HappensBefore& hb, uint32_t index, const Region& region, bool also_written);
-  bool is_checked(const HappensBefore& hb, uint32_t index, const Region& region);
-  bool writes_after(const HappensBefore& hb, uint32_t index, const AccessLog::Nodes& met) const;
-  void keep_writes_after(const HappensBefore& hb, uint32_t index, const AccessLog::Nodes& met);
+  bool already_checked(const HappensBefore& hb, uint32_t index, const Region& region);
+  bool are_ordered_readers(const HappensBefore& hb, uint32_t index, const AccessLog::Nodes& met) const;
+  void keep_ordered_readers(const HappensBefore& hb, uint32_t index, const AccessLog::Nodes& met);
   bool check_values(const HappensBefore& hb, uint32_t index);
   bool fail_stale(const HappensBefore& hb, uint32_t index, Region region);
-  bool fail_not_one(uint32_t index, const NoValue& none);
+  bool fail_mixed_values(uint32_t index, const NoValue& none);
   bool check_decision(const HappensBefore& hb);
-  bool goes_by(const HappensBefore& hb, uint32_t index, uint32_t decider, TensorId control);
+  bool copies_decision(const HappensBefore& hb, uint32_t index, uint32_t decider, TensorId control);
   bool fail_unordered(const HappensBefore& hb, uint32_t first, uint32_t second, const Region& region);
   std::optional<uint32_t> later_writer(const HappensBefore& hb, uint32_t index, const Region& part);
   bool check_gate(const HappensBefore& hb);
@@ -61,7 +61,7 @@ class Validator {
   std::string explain_order(const HappensBefore& hb, uint32_t first, const Region& region,
                             uint32_t second) const;
   const Wait* wait_for(uint32_t instruction, uint32_t producer) const;
-  std::string short_of(uint32_t instruction, const Wait& wait) const;
+  std::string describe_wait(uint32_t instruction, const Wait& wait) const;
 
   const Program& program_;
   AccessLog log_{program_.tensors.size()};
@@ -85,22 +85,22 @@ class Validator {
   static constexpr size_t kFirstReads = 16;
   std::vector<Reads> reads_{program_.tensors.size()};
   // The operand by which an instruction has written a tensor last.
-  struct Naming {
+  struct LastWrite {
     uint32_t instruction = 0xffffffff;
     uint8_t operand = 0;
   };
-  std::vector<Naming> naming_{program_.tensors.size()};
+  std::vector<LastWrite> last_writes_{program_.tensors.size()};
   std::vector<uint32_t> events_;
   // Readers of a box that were found to come before all that write after a set of events. Hundreds read what
   // a tile's instructions then write, each a part of it.
-  struct WritesAfter {
+  struct OrderedReaders {
     uint32_t set, readers;
     size_t nodes;  // of the readers; 0: none are kept here yet
-    friend bool operator==(const WritesAfter&, const WritesAfter&) = default;
+    friend bool operator==(const OrderedReaders&, const OrderedReaders&) = default;
   };
-  std::array<WritesAfter, 32> writes_after_ = {};  // a ring
-  size_t oldest_writes_after_ = 0;
-  std::array<std::vector<uint32_t>, kMaxDevices> deciders_;  // instructions that write a device's control
+  std::array<OrderedReaders, 32> ordered_readers_ = {};  // a ring
+  size_t oldest_ordered_readers_ = 0;
+  std::array<std::vector<uint32_t>, kMaxDevices> control_writers_;  // instructions that write a device's control
   std::vector<bool>
       pushes_;  // of each instruction, where there are several devices: writes another one's memory
   Footprint footprint_;
@@ -302,17 +302,17 @@ bool Validator::check_aliases(uint32_t index) {
   const Instruction& instruction = program_.instructions[index];
   const std::vector<FieldInfo>& fields = op_info(instruction.opcode).fields;
   for (const Region& r : footprint_) {
-    if (writes(r.access)) naming_[r.tensor.index] = {index, r.operand};
+    if (writes(r.access)) last_writes_[r.tensor.index] = {index, r.operand};
   }
   const auto fail_alias = [&](uint32_t tensor, uint8_t operand) {
-    const auto [first, second] = std::minmax(operand, naming_[tensor].operand);
+    const auto [first, second] = std::minmax(operand, last_writes_[tensor].operand);
     return fail(
         Rule::kOperands, {index},
         fmt::format("{}: {} and {} both name {}, which the instruction writes", where(program_, index),
                     fields[first].name, fields[second].name, name_in(program_, program_.tensors[tensor])));
   };
   for (const Region& r : footprint_) {
-    const Naming& writer = naming_[r.tensor.index];
+    const LastWrite& writer = last_writes_[r.tensor.index];
     if (writer.instruction == index && writer.operand != r.operand)
       return fail_alias(r.tensor.index, r.operand);
   }
@@ -321,7 +321,7 @@ bool Validator::check_aliases(uint32_t index) {
     if (fields[operand].kind == FieldKind::kPeers) continue;
     uint32_t tensor = 0;
     std::memcpy(&tensor, instruction.operands.data() + fields[operand].offset, sizeof tensor);
-    const Naming& writer = naming_[tensor];
+    const LastWrite& writer = last_writes_[tensor];
     if (writer.instruction == index && writer.operand != operand) return fail_alias(tensor, operand);
   }
   return true;
@@ -345,13 +345,13 @@ void Validator::record(uint32_t index, const Region& region) {
   log_.record(region, index);
   if (!writes(region.access)) return;
   if (tensor.kind == TensorKind::kState && tensor.name == state_tensor::kControl)
-    deciders_[tensor.device].push_back(index);
+    control_writers_[tensor.device].push_back(index);
 }
 
 // Reading may begin when the waits that guard the operand are over; writing, when all are.
 bool Validator::check_conflicts(const HappensBefore& hb, uint32_t index, const Region& region,
                                 bool also_written) {
-  if (!also_written && is_checked(hb, index, region)) return true;
+  if (!also_written && already_checked(hb, index, region)) return true;
   const std::optional<uint8_t> operand = also_written ? std::nullopt : std::optional(region.operand);
   constexpr uint32_t kNone = 0xffffffff;
   uint32_t found_before = kNone;
@@ -364,38 +364,38 @@ bool Validator::check_conflicts(const HappensBefore& hb, uint32_t index, const R
   };
   bool ordered = true;
   log_.for_conflicts(region, [&](const AccessLog::Nodes& met) {
-    if (!ordered || (also_written && writes_after(hb, index, met))) return;
+    if (!ordered || (also_written && are_ordered_readers(hb, index, met))) return;
     const auto wrong = std::ranges::find_if_not(met.nodes, is_before);
     if (wrong != met.nodes.end()) {
       ordered = fail_unordered(hb, *wrong, index, region);
     } else if (also_written) {
-      keep_writes_after(hb, index, met);
+      keep_ordered_readers(hb, index, met);
     }
   });
   return ordered;
 }
 
 // Whether they were found before all that write after the instruction's set of events.
-bool Validator::writes_after(const HappensBefore& hb, uint32_t index, const AccessLog::Nodes& met) const {
-  const WritesAfter asked{hb.set_before(index), met.readers, met.nodes.size()};
+bool Validator::are_ordered_readers(const HappensBefore& hb, uint32_t index, const AccessLog::Nodes& met) const {
+  const OrderedReaders asked{hb.event_set_of(index), met.readers, met.nodes.size()};
   return met.readers != AccessLog::kNotReaders &&
-         std::ranges::find(writes_after_, asked) != writes_after_.end();
+         std::ranges::find(ordered_readers_, asked) != ordered_readers_.end();
 }
 
-void Validator::keep_writes_after(const HappensBefore& hb, uint32_t index, const AccessLog::Nodes& met) {
+void Validator::keep_ordered_readers(const HappensBefore& hb, uint32_t index, const AccessLog::Nodes& met) {
   if (met.readers == AccessLog::kNotReaders) return;
-  writes_after_[oldest_writes_after_++ % writes_after_.size()] = {hb.set_before(index), met.readers,
+  ordered_readers_[oldest_ordered_readers_++ % ordered_readers_.size()] = {hb.event_set_of(index), met.readers,
                                                                   met.nodes.size()};
 }
 
 // Whether the same was asked already, and no write came between: then it was in order. Notes it otherwise.
-bool Validator::is_checked(const HappensBefore& hb, uint32_t index, const Region& region) {
+bool Validator::already_checked(const HappensBefore& hb, uint32_t index, const Region& region) {
   Reads& reads = reads_[region.tensor.index];
   if (std::exchange(reads.writes, log_.writes_of(region.tensor)) != reads.writes) {
     reads.first.clear();
     reads.more.clear();
   }
-  hb.events_before(index, region.operand, events_);
+  hb.guard_events(index, region.operand, events_);
   const bool is_first = std::ranges::any_of(
       reads.first, [&](const CheckedRead& read) { return read.box == region.box && read.events == events_; });
   if (is_first) return true;
@@ -434,7 +434,7 @@ const Wait* Validator::wait_for(uint32_t instruction, uint32_t producer) const {
   return nullptr;
 }
 
-std::string Validator::short_of(uint32_t instruction, const Wait& wait) const {
+std::string Validator::describe_wait(uint32_t instruction, const Wait& wait) const {
   return fmt::format("{} waits for counter {} to reach {} of {}", where(program_, instruction), wait.counter,
                      wait.threshold, program_.counters[wait.counter].increments_per_pass);
 }
@@ -465,7 +465,7 @@ std::string Validator::explain_order(const HappensBefore& hb, uint32_t first, co
       std::string out = fmt::format("missing: {} -> counter {} -> {}", where(program_, first), wait->counter,
                                     where(program_, at));
       for (uint32_t i = at; i != second; i = next[i]) out += " -> " + where(program_, next[i]);
-      return out + fmt::format("\n{}, which other signals reach alone\n", short_of(at, *wait));
+      return out + fmt::format("\n{}, which other signals reach alone\n", describe_wait(at, *wait));
     }
     const auto waits = program_.waits_of(program_.instructions[at]);
     for (size_t w = 0; w < waits.size(); ++w) {
@@ -506,8 +506,8 @@ bool Validator::check_values(const HappensBefore& hb, uint32_t index) {
   switch (none->why) {
     case NoValue::Why::kNotWritten:
       return fail_stale(hb, index, none->region);
-    case NoValue::Why::kNotOne:
-      return fail_not_one(index, *none);
+    case NoValue::Why::kMixedValues:
+      return fail_mixed_values(index, *none);
     case NoValue::Why::kWrittenTwice:
       break;
   }
@@ -535,7 +535,7 @@ bool Validator::fail_stale(const HappensBefore& hb, uint32_t index, Region missi
               read + ", which nothing has written in this pass, or not all of it since it was last begun");
 }
 
-bool Validator::fail_not_one(uint32_t index, const NoValue& none) {
+bool Validator::fail_mixed_values(uint32_t index, const NoValue& none) {
   const std::string read = fmt::format("{}: reads {}", where(program_, index),
                                        format_region(program_, none.region.tensor, none.region.box));
   if (none.one == NoValue::kNone || none.other == NoValue::kNone) {
@@ -571,7 +571,7 @@ bool Validator::check_decision(const HappensBefore& hb) {
   const std::optional<TensorId> control = program_.find_tensor(state_tensor::kControl);
   if (!control) return true;
   for (uint32_t device = 0; device < program_.num_devices; ++device) {
-    const std::vector<uint32_t>& writers = deciders_[device];
+    const std::vector<uint32_t>& writers = control_writers_[device];
     if (writers.empty()) {
       const std::string on = program_.num_devices > 1 ? fmt::format(" of device {}", device) : "";
       return fail(
@@ -583,17 +583,17 @@ bool Validator::check_decision(const HappensBefore& hb) {
                   fmt::format("{} and {} both decide whether another pass follows",
                               where(program_, writers[0]), where(program_, writers[1])));
     }
-    if (!goes_by(hb, writers[0], deciders_[0][0], *control)) {
-      return fail(Rule::kGate, {deciders_[0][0], writers[0]},
+    if (!copies_decision(hb, writers[0], control_writers_[0][0], *control)) {
+      return fail(Rule::kGate, {control_writers_[0][0], writers[0]},
                   fmt::format("{}: does not bring device {} what {} decides in this pass",
-                              where(program_, writers[0]), device, where(program_, deciders_[0][0])));
+                              where(program_, writers[0]), device, where(program_, control_writers_[0][0])));
     }
   }
   return true;
 }
 
 // Whether what the instruction writes is what the decider has written to `control` in this pass.
-bool Validator::goes_by(const HappensBefore& hb, uint32_t index, uint32_t decider, TensorId control) {
+bool Validator::copies_decision(const HappensBefore& hb, uint32_t index, uint32_t decider, TensorId control) {
   if (index == decider) return true;
   footprint_.clear();
   op_info(program_.instructions[index].opcode).footprint(program_.instructions[index], nullptr, footprint_);

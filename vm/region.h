@@ -48,13 +48,13 @@ enum class Part : uint8_t {
   kItemPlaces,  // places for partial results
   kItemRows,    // of a tensor with one row for each row of the pass: results that one item computes alone
   kSplitRows,   // … results that several items share: the other active rows
-  kDealtRows,   // … all active rows, where no two items can share one
+  kDividedRows,   // … all active rows, where no two items can share one
 };
 
 // True if several records together write the part of one box, a share each.
-constexpr bool is_dealt(Part part) {
+constexpr bool is_divided(Part part) {
   return part == Part::kItemPlaces || part == Part::kItemRows || part == Part::kSplitRows ||
-         part == Part::kDealtRows;
+         part == Part::kDividedRows;
 }
 
 // True if `outer` of a box contains its part `inner`, in every state.
@@ -83,7 +83,7 @@ struct Region {
 
 // Two different shares of the same division have no element in common, in any state.
 constexpr bool are_apart(const Region& a, const Region& b) {
-  return is_dealt(a.part) && a.part == b.part && a.layout == b.layout && a.share != b.share &&
+  return is_divided(a.part) && a.part == b.part && a.layout == b.layout && a.share != b.share &&
          a.access == Access::kWrite && b.access == Access::kWrite;
 }
 

@@ -26,7 +26,7 @@ Policy best_policy(const Model& model, const Machine& machine, const ProgramLimi
   LeastEstimate least;
   for (const Policy policy : kPolicies) {
     const ValidProgram program = compile_model(*tried, machine, limits, {.policy = policy, .pass = pass});
-    if (least.takes(predict_us(*program, launch, h200_sim_parameters()))) best = policy;
+    if (least.accepts(predict_us(*program, launch, h200_sim_parameters()))) best = policy;
   }
   return best;
 }

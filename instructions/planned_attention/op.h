@@ -147,7 +147,7 @@ inline void footprint(const PlannedAttention& op, const StateView* state,
     f.read<&Op::k_cache>({0, op.kv_heads * head_rows, 0, all_tokens});
     f.read<&Op::v_cache>({0, op.kv_heads * head_rows, 0, all_tokens});
     f.write_share<&Op::partial>({0, op.places, 0, layout.cols()}, Part::kItemPlaces, op.records, op.record);
-    const Part rows = attention_is_whole(op.max_context) ? Part::kDealtRows : Part::kItemRows;
+    const Part rows = attention_is_whole(op.max_context) ? Part::kDividedRows : Part::kItemRows;
     f.write_share<&Op::output>({0, op.max_rows, 0, op.kv_heads * group_cols}, rows, op.records, op.record);
     return;
   }

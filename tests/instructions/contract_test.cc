@@ -149,7 +149,7 @@ std::vector<Instruction> some(std::vector<Instruction> instances) {
 
 // Adds what the list of items assigns to the region's record; for reads, what it assigns to all records.
 template <class Add>
-void add_dealt(const Scene& s, const Region& bound, Add&& add) {
+void add_divided(const Scene& s, const Region& bound, Add&& add) {
   const AttentionList& list = *s.bench.data<const AttentionList>(s.t.items);
   const uint64_t group_cols = uint64_t{s.shape.q_heads / s.shape.kv_heads} * s.shape.head_dim;
   const uint32_t first = reads(bound.access) ? 0 : bound.share;
@@ -161,7 +161,7 @@ void add_dealt(const Scene& s, const Region& bound, Add&& add) {
       const uint32_t leaves = planned_leaves(s.rows()[r].position + 1);
       if (s.rows()[r].active == 0 || leaves <= item.first_leaf) continue;
       const bool whole = item.first_place == kNoPlace;
-      if ((bound.part == Part::kItemRows || bound.part == Part::kDealtRows) && whole)
+      if ((bound.part == Part::kItemRows || bound.part == Part::kDividedRows) && whole)
         add({r, r + 1, item.first_head * group_cols, (item.first_head + item.heads) * group_cols});
       if (bound.part == Part::kItemPlaces && !whole) {
         const uint32_t places = item.first_leaf == 0 ? 1 : std::min(leaves, item.end_leaf) - item.first_leaf;
@@ -190,7 +190,7 @@ Footprint elements_of(const Scene& s, const Region& bound) {
   };
   constexpr uint64_t kEnd = uint64_t{1} << 60;
   if (bound.part == Part::kWhole) add(bound.box);
-  if (is_dealt(bound.part)) add_dealt(s, bound, add);
+  if (is_divided(bound.part)) add_divided(s, bound, add);
   const PartialLayout layout{s.shape.splits, s.shape.q_heads / s.shape.kv_heads, s.shape.head_dim,
                              whole_row_tiles(s.shape.rows)};
   for (const uint32_t r : s.active_rows()) {
@@ -295,7 +295,7 @@ TEST(Footprint, InstancesOfAStageNeverWriteTheSameElement) {
       for (const Instruction& i : instances) {
         // Shares of a deal are only known with the state.
         Footprint footprint = footprint_of(i, state);
-        std::erase_if(footprint, [](const Region& r) { return is_dealt(r.part); });
+        std::erase_if(footprint, [](const Region& r) { return is_divided(r.part); });
         add_to_cover(s.bench, footprint, writes, times);
       }
       for (size_t t = 0; t < times.size(); ++t) {

@@ -71,9 +71,9 @@ TEST(BoxIndex, KeepsWhatIsAddedAfterACut) {
 
 // Windows of single rows and single units, in any order, beside one box over all rows and one over all
 // columns: as the records of a file may have them that no scheduler has written.
-TEST(BoxIndex, LooksAtFewBoxesThatDoNotOverlap) {
+TEST(BoxIndex, VisitsFewBoxesThatDoNotOverlap) {
   constexpr uint64_t kRows = 2048, kUnits = 16;
-  constexpr uint64_t kMostLookedAt = 200;  // for each that is asked for, of 32,768
+  constexpr uint64_t kMostVisited = 200;  // for each that is asked for, of 32,768
   std::vector<Box> windows;
   for (uint64_t row = 0; row < kRows; ++row) {
     for (uint64_t unit = 0; unit < kUnits; ++unit) windows.push_back({row, row + 1, unit * 8, unit * 8 + 8});
@@ -86,7 +86,7 @@ TEST(BoxIndex, LooksAtFewBoxesThatDoNotOverlap) {
     EXPECT_TRUE(overlapping(index, windows[w]).empty());
     index.add({windows[w], 0, w + 2});
   }
-  EXPECT_LT(index.looked_at(), kMostLookedAt * windows.size());
+  EXPECT_LT(index.visited(), kMostVisited * windows.size());
 }
 
 }  // namespace

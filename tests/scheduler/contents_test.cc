@@ -104,18 +104,18 @@ TEST(Contents, LeavesOfAnotherLayoutAreOthers) {
 
 TEST(Contents, SharesTogetherAreThePart) {
   OneTensor t;
-  t.write_shares(Part::kDealtRows, 1, {0, 2});
+  t.write_shares(Part::kDividedRows, 1, {0, 2});
   EXPECT_EQ(t.find(region(kAll, Part::kActiveRows)), kNoValue);
-  t.write_shares(Part::kDealtRows, 1, {1});
+  t.write_shares(Part::kDividedRows, 1, {1});
   EXPECT_EQ(t.find(region(kAll, Part::kActiveRows)), 1U);
 }
 
 TEST(Contents, SharesOfDifferentValuesAreNoPart) {
   OneTensor t;
-  t.write_shares(Part::kDealtRows, 1, {0, 2});
-  t.write_shares(Part::kDealtRows, 2, {1});
+  t.write_shares(Part::kDividedRows, 1, {0, 2});
+  t.write_shares(Part::kDividedRows, 2, {1});
   EXPECT_EQ(t.find(region(kAll, Part::kActiveRows)), kNoValue);
-  t.write_shares(Part::kDealtRows, 1, {0, 2});
+  t.write_shares(Part::kDividedRows, 1, {0, 2});
   EXPECT_EQ(t.find(region(kAll, Part::kActiveRows)), kNoValue);
 }
 

@@ -79,7 +79,7 @@ TEST(Dependencies, HaveNoWaitTooManyInLlamas) {
 
 TEST(Dependencies, OfNothingAreNone) {
   const Dependencies deps = derive_dependencies({});
-  EXPECT_TRUE(deps.joins.empty() && deps.needs.empty() && deps.signals.empty());
+  EXPECT_TRUE(deps.joins.empty() && deps.waits.empty() && deps.signals.empty());
 }
 
 }  // namespace
