@@ -15,7 +15,7 @@ constexpr size_t kThresholdsInBits = 32;
 
 HappensBefore::HappensBefore(const Program& program)
     : program_(program),
-      stages_(program),
+      partial_runs_(program),
       wait_events_(program.waits.size(), kNoEvent),
       signallers_(program.counters.size()),
       certain_(program.counters.size()),
@@ -86,7 +86,7 @@ void HappensBefore::find_events() {
   uint32_t bits = 0, levels = 0;
   for (uint32_t c = 0; c < program_.counters.size(); ++c) {
     events_begin_.push_back(static_cast<uint32_t>(events_.size()));
-    std::vector<uint32_t> thresholds = stages_.thresholds(c);
+    std::vector<uint32_t> thresholds = partial_runs_.thresholds(c);
     const uint32_t all = program_.counters[c].increments_per_pass;
     const bool is_gate = c - program_.gate_counter < program_.num_devices;  // unsigned: no counter before it
     if (is_gate && (thresholds.empty() || thresholds.back() != all)) thresholds.push_back(all);
@@ -132,7 +132,7 @@ void HappensBefore::find_signallers() {
 
 // Records that themselves wait for an event, however indirectly, cannot help to bring it about; the sum of
 // the others' increments decides. If all are needed for the lowest threshold, none of them waits for it.
-void HappensBefore::find_stages(uint32_t counter) {
+void HappensBefore::find_first_thresholds(uint32_t counter) {
   const uint32_t begin = events_begin_[counter], end = events_begin_[counter + 1];
   std::vector<Signaller>& all = signallers_[counter];
   uint64_t possible = 0, least = UINT64_MAX;
@@ -143,23 +143,23 @@ void HappensBefore::find_stages(uint32_t counter) {
   if (possible - least < events_[begin].threshold) return;
   std::vector<uint32_t> thresholds;
   for (uint32_t e = begin; e < end; ++e) thresholds.push_back(events_[e].threshold);
-  const std::vector<uint32_t> stages = stages_.of(counter, thresholds);
-  for (Signaller& s : all) s.stage = stages[s.instruction];
+  const std::vector<uint32_t> first = partial_runs_.first_thresholds(counter, thresholds);
+  for (Signaller& s : all) s.first_threshold = first[s.instruction];
   std::stable_sort(all.begin(), all.end(),
-                   [](const Signaller& a, const Signaller& b) { return a.stage < b.stage; });
+                   [](const Signaller& a, const Signaller& b) { return a.first_threshold < b.first_threshold; });
 }
 
 // An instruction precedes an event if what is possible before the event, less its own increment, stays below.
 void HappensBefore::find_certain(uint32_t counter) {
   const uint32_t begin = events_begin_[counter], end = events_begin_[counter + 1];
   if (begin == end) return;
-  find_stages(counter);
+  find_first_thresholds(counter);
   const auto smaller = [](const Signaller& a, const Signaller& b) { return a.increment < b.increment; };
   std::priority_queue<Signaller, std::vector<Signaller>, decltype(smaller)> uncertain(smaller);
   auto next = signallers_[counter].begin();
   uint64_t possible = 0;
   for (uint32_t e = begin; e < end; ++e) {
-    for (; next != signallers_[counter].end() && next->stage <= e - begin; ++next) {
+    for (; next != signallers_[counter].end() && next->first_threshold <= e - begin; ++next) {
       possible += next->increment;
       uncertain.push(*next);
     }
@@ -282,7 +282,7 @@ bool HappensBefore::before_gate(uint32_t instruction, uint32_t device) const {
 }
 
 HappensBefore::Effort HappensBefore::effort() const {
-  Effort out{.steps = stages_.steps() + merges_, .bytes = 0};
+  Effort out{.steps = partial_runs_.steps() + merges_, .bytes = 0};
   for (const EventSet& set : sets_) out.bytes += set.bytes();
   return out;
 }

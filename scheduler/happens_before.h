@@ -10,7 +10,7 @@
 
 #include "scheduler/event_set.h"
 #include "scheduler/lists.h"
-#include "scheduler/stages.h"
+#include "scheduler/partial_runs.h"
 #include "vm/program.h"
 
 namespace serval {
@@ -67,14 +67,14 @@ class HappensBefore {
   struct Signaller {
     uint32_t instruction;
     uint64_t increment;
-    uint32_t stage;  // it can run before this event of the counter and those that follow
+    uint32_t first_threshold;  // it can run before this event of the counter and those that follow
   };
 
   void find_order();
   void find_events();
   void find_signallers();
   void find_certain(uint32_t counter);
-  void find_stages(uint32_t counter);
+  void find_first_thresholds(uint32_t counter);
   void add_certain(uint32_t counter, uint32_t event, std::vector<uint32_t> instructions);
   void find_first_events();
   uint32_t event_of(uint32_t counter, uint32_t threshold) const;
@@ -85,7 +85,7 @@ class HappensBefore {
   bool any_guard(uint32_t instruction, uint8_t operand, Fn&& fn) const;
 
   const Program& program_;
-  Stages stages_;
+  PartialRuns partial_runs_;
   std::optional<Stuck> stuck_;
   std::vector<uint32_t> order_;
   std::vector<Event> events_;                       // counter after counter, each by threshold

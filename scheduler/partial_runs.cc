@@ -1,10 +1,10 @@
-#include "scheduler/stages.h"
+#include "scheduler/partial_runs.h"
 
 #include <algorithm>
 
 namespace serval {
 
-Stages::Stages(const Program& program)
+PartialRuns::PartialRuns(const Program& program)
     : program_(program), waiters_(program.counters.size()), waits_(program.instructions.size(), 0) {
   for (uint32_t i = 0; i < program.instructions.size(); ++i) {
     for (const Wait& w : program.waits_of(program.instructions[i])) {
@@ -19,7 +19,7 @@ Stages::Stages(const Program& program)
   }
 }
 
-std::vector<uint32_t> Stages::thresholds(uint32_t counter) const {
+std::vector<uint32_t> PartialRuns::thresholds(uint32_t counter) const {
   std::vector<uint32_t> out;
   for (const Waiter& w : waiters_[counter]) {
     if (out.empty() || out.back() != w.threshold) out.push_back(w.threshold);
@@ -28,7 +28,7 @@ std::vector<uint32_t> Stages::thresholds(uint32_t counter) const {
 }
 
 // Counters only grow, so each wait is over once.
-void Stages::release(Run& run, uint32_t counter) const {
+void PartialRuns::release(Run& run, uint32_t counter) const {
   const std::vector<Waiter>& waiters = waiters_[counter];
   uint32_t& next = run.next_waiter[counter];
   for (; next < waiters.size() && waiters[next].threshold <= run.count[counter]; ++next) {
@@ -38,24 +38,24 @@ void Stages::release(Run& run, uint32_t counter) const {
   }
 }
 
-std::vector<uint32_t> Stages::of(uint32_t counter, std::span<const uint32_t> thresholds) {
+std::vector<uint32_t> PartialRuns::first_thresholds(uint32_t counter, std::span<const uint32_t> thresholds) {
   Run run{.held_counter = counter,
           .held_threshold = 0,
           .count = std::vector<uint64_t>(waiters_.size(), 0),
           .next_waiter = std::vector<uint32_t>(waiters_.size(), 0),
           .unmet = waits_,
           .runnable = {}};
-  std::vector<uint32_t> stages(waits_.size(), static_cast<uint32_t>(thresholds.size()));
+  std::vector<uint32_t> first(waits_.size(), static_cast<uint32_t>(thresholds.size()));
   for (uint32_t i = 0; i < waits_.size(); ++i) {
     if (waits_[i] == 0) run.runnable.push_back(i);
   }
-  for (uint32_t stage = 0; stage < thresholds.size(); ++stage) {
-    run.held_threshold = thresholds[stage];
+  for (uint32_t t = 0; t < thresholds.size(); ++t) {
+    run.held_threshold = thresholds[t];
     release(run, counter);
     while (!run.runnable.empty()) {
       const uint32_t i = run.runnable.back();
       run.runnable.pop_back();
-      stages[i] = stage;
+      first[i] = t;
       ++steps_;
       for (const Signal& s : program_.signals_of(program_.instructions[i])) {
         run.count[s.counter] += s.increment;
@@ -63,7 +63,7 @@ std::vector<uint32_t> Stages::of(uint32_t counter, std::span<const uint32_t> thr
       }
     }
   }
-  return stages;
+  return first;
 }
 
 }  // namespace serval

@@ -9,9 +9,9 @@
 
 namespace serval {
 
-class Stages {
+class PartialRuns {
  public:
-  explicit Stages(const Program& program);
+  explicit PartialRuns(const Program& program);
 
   // What instructions wait for a counter to reach, 0 left out, ascending.
   std::vector<uint32_t> thresholds(uint32_t counter) const;
@@ -20,7 +20,7 @@ class Stages {
   // wait for `counter` to reach this threshold or a higher one is over; their number if there is none. The
   // order of queues is no help: instructions of one SM overlap. Takes one run of the program for all
   // thresholds.
-  std::vector<uint32_t> of(uint32_t counter, std::span<const uint32_t> thresholds);
+  std::vector<uint32_t> first_thresholds(uint32_t counter, std::span<const uint32_t> thresholds);
 
   uint64_t steps() const { return steps_; }  // instructions run so far
 
