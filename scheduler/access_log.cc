@@ -18,7 +18,7 @@ void AccessLog::carve(Log& log, const Box& cut, uint32_t until) {
 
 void AccessLog::add_share(Log& log, const Region& region) {
   auto division = std::find_if(log.divisions.begin(), log.divisions.end(),
-                           [&](const Division& d) { return same_division(d.region, region); });
+                               [&](const Division& d) { return same_division(d.region, region); });
   if (division == log.divisions.end()) division = log.divisions.insert(division, {region, 0, 0, {}});
   if (division->count == 0 || division->written[region.share]) {
     division->begin = log.time++;
@@ -45,7 +45,7 @@ void AccessLog::record(const Region& region, uint32_t node) {
   if (is_divided(region.part)) {
     add_share(log, region);
   } else {
-    // The same division of a tensor is written layer after layer: then only a name changes.
+    // Each layer writes the same boxes: then only the node changes.
     Written* const same =
         log.written.find(region.box, [](const Written& w) { return !is_divided(w.region.part); });
     if (same != nullptr && log.divisions.empty()) {
@@ -57,8 +57,8 @@ void AccessLog::record(const Region& region, uint32_t node) {
   log.written.add({region.box, node, log.time, region});
 }
 
-// A node that reads the same box as others joins their list, unless a write has cut that box: its pieces
-// share the list, and the node has read one of them only.
+// Nodes that read the same box share a list. If a write has cut the box, its pieces still share the old list,
+// so a node that reads only a piece gets a new one.
 void AccessLog::record_read(Log& log, const Box& box, uint32_t node) {
   const Read* const same =
       log.read.find(box, [&](const Read& r) { return r.time == log.time && readers_[r.readers].box == box; });

@@ -1,4 +1,4 @@
-// The last accesses to each part of each mutable tensor, while nodes are visited in serial order.
+// Records the last accesses to each region of each mutable tensor, while nodes are visited in serial order.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,17 @@ class AccessLog {
  public:
   explicit AccessLog(size_t num_tensors) : tensors_(num_tensors) {}
 
-  // Nodes that have touched the same box, and of those that have read it a number for them: what has the
-  // number of another and is as long has the same nodes.
+  // Nodes that have accessed one box. `readers` identifies a list of readers, which may still grow: two lists
+  // with equal numbers and equal lengths are the same nodes.
   struct Nodes {
     std::span<const uint32_t> nodes;
     uint32_t readers = kNotReaders;
   };
   static constexpr uint32_t kNotReaders = 0xffffffff;
 
-  // Calls fn(Nodes) for the writers (and, where the region is written, the readers too) whose boxes overlap:
-  // for all that have read the same box, or for one that has written. A node may come up more than once.
+  // Calls fn(Nodes) for earlier accesses that conflict with the region: once for each writer of an
+  // overlapping box and, if the region is written, once for all readers of the same box. A node may be
+  // reported more than once.
   template <class Fn>
   void for_conflicts(const Region& region, Fn&& fn) const {
     const Log& log = tensors_[region.tensor.index];
@@ -36,10 +37,10 @@ class AccessLog {
     });
   }
   void record(const Region& region, uint32_t node);
-  // Changes whenever a region that is only read may meet other writers than before.
+  // Changes whenever a region that is only read may conflict with other writers than before.
   uint64_t writes_of(TensorId tensor) const { return tensors_[tensor.index].writes; }
-  // Drops what a write to the region hides: a later access that would have met it meets that write. A share
-  // of a division hides nothing by itself; all of them hide what came before the first.
+  // Drops the accesses that a write to the region hides: later accesses conflict with the write instead. One
+  // share of a divided part hides nothing; all shares together hide the accesses before the first of them.
   void forget(const Region& region);
 
  private:
@@ -50,18 +51,18 @@ class AccessLog {
     Region region;
   };
   struct Read {
-    Box box;           // what is left of what they read
+    Box box;           // the piece of the readers' box that no write has hidden
     uint32_t readers;  // index into readers_
     uint32_t time;
   };
-  struct Readers {  // nodes that read the very same box
+  struct Readers {  // nodes that read exactly this box
     Box box;
     std::vector<uint32_t> nodes;
   };
-  // Shares of one division, written one after the other; it begins anew with a share that it has already.
+  // Shares of a divided part, written one after another. Writing a share again starts a new division.
   struct Division {
     Region region;
-    uint32_t begin;  // time before the first
+    uint32_t begin;  // time before the first share
     uint32_t count;
     std::vector<bool> written;  // [shares]
   };
@@ -70,14 +71,14 @@ class AccessLog {
     BoxIndex<Read> read;
     std::vector<Division> divisions;
     uint64_t writes = 0;
-    uint32_t time = 0;  // entries that a division may hide are no younger than its beginning
+    uint32_t time = 0;  // a complete division hides entries up to its `begin`
   };
-  // Takes `cut` out of what was read and written, up to `until`.
+  // Removes `cut` from the boxes of all entries up to time `until`.
   static void carve(Log& log, const Box& cut, uint32_t until);
   static void add_share(Log& log, const Region& region);
   void record_read(Log& log, const Box& box, uint32_t node);
   std::vector<Log> tensors_;
-  std::vector<Readers> readers_;  // those whom writes hide, too: no more than there were reads
+  std::vector<Readers> readers_;  // also those that writes have hidden; at most one for each read
 };
 
 }  // namespace serval

@@ -1,4 +1,4 @@
-// A bit set sized at run time, for the scheduler's reachability questions.
+// A bit set that grows when a bit is set.
 #pragma once
 
 #include <cstddef>

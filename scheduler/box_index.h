@@ -1,4 +1,4 @@
-// Boxes of a tensor's elements, each with what is known of it, found by where they lie.
+// An index of boxes of a tensor, each with data of its own, that finds the boxes that overlap another.
 #pragma once
 
 #include <algorithm>
@@ -13,11 +13,11 @@
 
 namespace serval {
 
-// Items by their keys, in blocks, so that one more takes no time that grows with all. Keys may be equal.
+// Items sorted by key, in blocks of bounded size, so that an insertion moves few items. Keys may be equal.
 template <class Item, class KeyOf>
 class SortedBlocks {
  public:
-  // Blocks but the only one are never empty.
+  // A block is empty only if it is the only one.
   bool empty() const { return blocks_.empty() || blocks_.front().empty(); }
   size_t blocks() const { return blocks_.size(); }
   Item& add(Item item) {
@@ -36,7 +36,7 @@ class SortedBlocks {
     }
     return *block->insert(std::ranges::upper_bound(*block, kKey(item), {}, kKey), std::move(item));
   }
-  // Calls fn(item) for those from a key on, until it returns false.
+  // Calls fn(item) for the items from key `from` on, in order, until it returns false.
   template <class Key, class Fn>
   void for_from(const Key& from, Fn&& fn) const {
     for (size_t b = first_block(from); b < blocks_.size(); ++b) {
@@ -46,7 +46,7 @@ class SortedBlocks {
       }
     }
   }
-  // One with the key that `is_wanted`, null if there is none.
+  // Returns an item with the key for which `is_wanted` is true; null if there is none.
   template <class Key, class IsWanted>
   Item* find(const Key& key, IsWanted&& is_wanted) {
     for (size_t b = first_block(key); b < blocks_.size(); ++b) {
@@ -58,8 +58,8 @@ class SortedBlocks {
     }
     return nullptr;
   }
-  // Erases those with keys in [from, end) of which fn(item) is true. It may change others, but for their
-  // keys.
+  // Erases the items with keys in [from, end) for which fn(item) is true. fn may change the items that stay,
+  // except their keys.
   template <class Key, class Fn>
   void erase_between(const Key& from, const Key& end, Fn&& fn) {
     const size_t first = first_block(from);
@@ -85,7 +85,7 @@ class SortedBlocks {
   static constexpr KeyOf kKey = {};
   static constexpr auto kFirstKey = [](const std::vector<Item>& block) { return kKey(block.front()); };
   static constexpr auto kLastKey = [](const std::vector<Item>& block) { return kKey(block.back()); };
-  // The first that has one from this key on.
+  // Index of the first block that may contain keys from `from` on.
   template <class Key>
   size_t first_block(const Key& from) const {
     if (blocks_.size() < 2) return 0;
@@ -100,9 +100,9 @@ class SortedBlocks {
   std::vector<std::vector<Item>> blocks_;
 };
 
-// An Entry has a `box`, and the `time` at which it was added. Boxes may overlap. Boxes are kept by the
-// magnitudes of their heights and widths, and among those of one magnitude by their rows, then by columns: of
-// those that do not overlap the one that is asked for, few are looked at.
+// An Entry has a `box` and the `time` at which it was added. Boxes may overlap. Levels hold boxes of similar
+// height and width, bands of a level those with the same rows, sorted by column. So a query visits few boxes
+// that do not overlap it.
 template <class Entry>
 class BoxIndex {
  public:
@@ -119,7 +119,7 @@ class BoxIndex {
     band->entries.add(entry);
     ++level->entries;
   }
-  // Calls fn(entry) for each that overlaps the box.
+  // Calls fn(entry) for each entry whose box overlaps `box`.
   template <class Fn>
   void for_overlapping(const Box& box, Fn&& fn) const {
     for (const Level& level : levels_) {
@@ -138,9 +138,9 @@ class BoxIndex {
       });
     }
   }
-  // Bands of rows and entries that for_overlapping() has looked at so far.
+  // Number of bands and entries that for_overlapping() has visited so far.
   uint64_t visited() const { return visited_; }
-  // One with the very same box that `is_wanted`, null if there is none.
+  // Returns an entry with exactly this box for which `is_wanted` is true; null if there is none.
   template <class IsWanted>
   Entry* find(const Box& box, IsWanted&& is_wanted) {
     const auto level = level_of(box);
@@ -150,13 +150,13 @@ class BoxIndex {
     return band->entries.find(box.col_begin,
                               [&](const Entry& entry) { return entry.box == box && is_wanted(entry); });
   }
-  // Takes `cut` out of the box of every entry up to `until`.
+  // Removes `cut` from the boxes of all entries up to time `until`.
   void carve(const Box& cut, uint32_t until) {
     for (Level& level : levels_) {
       if (level.entries == 0) continue;
       level.bands.erase_between(first_row_near(cut, level), Rows{cut.row_end, 0}, [&](Band& band) {
         if (cut.row_begin < band.rows.second) carve_band(level, band.entries, cut, until);
-        // A few are worth keeping: they are filled again.
+        // A few empty bands are worth keeping: the next layer fills them again.
         return band.entries.empty() && level.bands.blocks() > 1;
       });
     }
@@ -179,17 +179,17 @@ class BoxIndex {
   };
   static constexpr auto kAny = [](const auto&) { return true; };
   struct Level {
-    int rows, cols;  // bits that heights and widths have, at most
+    int rows, cols;  // heights and widths have at most this many bits
     size_t entries = 0;
     SortedBlocks<Band, RowsOfBand> bands;
   };
   static Rows rows_of(const Box& box) { return {box.row_begin, box.row_end}; }
-  // Magnitudes are coarse: pieces of one box mostly have the box's.
+  // Coarse, so that the pieces of a box mostly stay in its level.
   static int bits_of(uint64_t begin, uint64_t end) {
     constexpr int kStep = 5;
     return (static_cast<int>(std::bit_width(end - begin)) + kStep - 1) / kStep * kStep;
   }
-  // The first place from which a length of so many bits may reach beyond `begin`.
+  // The first position from which a range whose length has at most `bits` bits may reach beyond `begin`.
   static uint64_t first_near(uint64_t begin, int bits) {
     constexpr int kAllBits = 64;
     const uint64_t longest = bits >= kAllBits ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
@@ -203,7 +203,7 @@ class BoxIndex {
     return std::ranges::find_if(levels_,
                                 [&](const Level& level) { return level.rows == rows && level.cols == cols; });
   }
-  // What is left of entries goes to pieces_, unless it stays where it was.
+  // Collects the remaining pieces of cut entries in pieces_. A piece that fits the entry's place stays there.
   void carve_band(Level& level, Entries& entries, const Box& cut, uint32_t until) {
     entries.erase_between(first_near(cut.col_begin, level.cols), cut.col_end, [&](Entry& entry) {
       if (entry.time > until || !entry.box.overlaps(cut)) return false;

@@ -15,7 +15,7 @@ void subtract(std::vector<Box>& boxes, const Box& cut) {
     const Box box = boxes[i];
     boxes[i] = boxes.back();
     boxes.pop_back();
-    append_difference(box, cut, boxes);  // what is appended no longer overlaps the cut
+    append_difference(box, cut, boxes);  // the appended boxes do not overlap the cut
   }
 }
 

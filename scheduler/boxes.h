@@ -1,4 +1,4 @@
-// Geometry of regions.
+// Differences of boxes.
 #pragma once
 
 #include <algorithm>
@@ -9,14 +9,14 @@
 
 namespace serval {
 
-// Calls fn(box) for what is left of `box` outside `cut`: at most four boxes that do not overlap.
+// Calls fn(box) for the pieces of `box` outside `cut`: at most four boxes that do not overlap.
 template <class Fn>
 void for_difference(const Box& box, const Box& cut, Fn&& fn) {
   if (!box.overlaps(cut)) {
     fn(box);
     return;
   }
-  // Full-width bands above and below the cut, then what is beside it.
+  // Full-width bands above and below the cut, then the pieces to its left and right.
   const uint64_t row_begin = std::max(box.row_begin, cut.row_begin),
                  row_end = std::min(box.row_end, cut.row_end);
   if (box.row_begin < row_begin) fn(Box{box.row_begin, row_begin, box.col_begin, box.col_end});
@@ -25,10 +25,10 @@ void for_difference(const Box& box, const Box& cut, Fn&& fn) {
   if (cut.col_end < box.col_end) fn(Box{row_begin, row_end, cut.col_end, box.col_end});
 }
 
-// Appends what for_difference() finds to `out`.
+// Appends the pieces of `box` outside `cut` to `out`.
 void append_difference(const Box& box, const Box& cut, std::vector<Box>& out);
 
-// Takes `cut` out of all boxes.
+// Removes `cut` from all boxes.
 void subtract(std::vector<Box>& boxes, const Box& cut);
 
 }  // namespace serval

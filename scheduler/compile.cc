@@ -36,7 +36,7 @@ Placed place_best(const Graph& graph, const Dependencies& deps, const Machine& m
   return best;
 }
 
-// One queue in serial order: a first-in first-out queue of a topological order cannot deadlock.
+// One queue in serial order. It cannot deadlock: instructions come after those that they wait for.
 Placement serial_order(size_t num_nodes) {
   Placement out(1);
   for (uint32_t n = 0; n < num_nodes; ++n) out[0].push_back(n);
@@ -56,7 +56,7 @@ class JoinCounters {
   std::vector<Counter> counters_;
 };
 
-// Of each join, the devices that wait for it, as bits. All wait for the gate.
+// For each join, a bit mask of the devices that wait for it. All devices wait for the gate.
 std::vector<uint32_t> waiting_devices(const Graph& graph, const Dependencies& deps) {
   std::vector<uint32_t> out(deps.joins.size(), graph.num_devices == 1 ? 1 : 0);
   if (graph.num_devices == 1) return out;
@@ -67,7 +67,7 @@ std::vector<uint32_t> waiting_devices(const Graph& graph, const Dependencies& de
   return out;
 }
 
-// Whether a node writes memory of another device.
+// True if the node writes memory of another device.
 bool pushes(const Graph& graph, uint32_t node, Footprint& footprint) {
   const uint32_t device = graph.device_of_node(node);
   footprint.clear();

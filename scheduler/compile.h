@@ -1,4 +1,4 @@
-// Graph in, program out.
+// Compiles a graph to a program.
 #pragma once
 
 #include <optional>
@@ -12,20 +12,20 @@
 namespace serval {
 
 struct CompileOptions {
-  std::optional<Policy> policy;  // none: the one whose pass is shortest on the cost model
+  std::optional<Policy> policy;  // none: the policy with the shortest pass on the cost model
   QueueKind queue_kind = QueueKind::kPerSm;
-  CostContext context;  // the pass that the cost model looks at
+  CostContext context;  // the pass that the cost model assumes
 };
 
-// Derives dependencies, places the nodes and lays down counters, waits and signals. The program's metadata
-// gains "policy", "estimate_us" and "isa". Throws Error(kUsage) if the machine has no SM, Error(kRuntime) if
-// the graph is empty, a node's operands do not fit the graph's tensors or it is stopped, which it looks for
-// now and then. Deterministic; takes one thread.
+// Derives dependencies, places the nodes, and adds counters, waits and signals. Adds "policy", "estimate_us"
+// and "isa" to the metadata. Throws Error(kUsage) if the machine has no SM, or if several devices are to have
+// a global queue; Error(kRuntime) if the graph is empty, if a node's operands do not fit the graph's tensors,
+// or if `stop` is requested, which it checks between its steps. Deterministic; uses one thread.
 Program compile(const Graph& graph, const Machine& machine, const CompileOptions& options,
                 const std::stop_token& stop = {});
 
-// What the program will have, but for instructions, queues, counters, and the metadata that compiling adds:
-// enough to make memory for it.
+// The program without instructions, queues, counters and the metadata that compile() adds: enough to allocate
+// memory for it.
 Program outline_of(const Graph& graph, const Machine& machine, QueueKind queue_kind);
 
 }  // namespace serval

@@ -10,7 +10,7 @@ namespace {
 uint64_t area(const Box& box) {
   return (box.row_end - box.row_begin) * (box.col_end - box.col_begin);
 }
-// Of what two boxes share that overlap.
+// Area of the intersection of two boxes that overlap.
 uint64_t shared_area(const Box& a, const Box& b) {
   return area({std::max(a.row_begin, b.row_begin), std::min(a.row_end, b.row_end),
                std::max(a.col_begin, b.col_begin), std::min(a.col_end, b.col_end)});
@@ -21,7 +21,7 @@ bool same_part(const A& a, const Region& b) {
   return a.box == b.box && a.part == b.part && a.layout == b.layout;
 }
 
-// Whether what is written as `written` is all that a read of `read` wants, where their boxes overlap.
+// True if, where the boxes overlap, the written part includes the part that is read.
 template <class Written>
 bool covers(const Written& written, const Region& read) {
   if (written.part == read.part) return written.layout == read.layout;
@@ -41,7 +41,7 @@ Contents::Found Contents::find(const Region& region) {
   uint64_t left = area(region.box);
   Value value = kNoValue;
   size_t pieces = 0;
-  std::optional<Piece> one;  // if all are alike
+  std::optional<Piece> one;  // the first piece, if all have its part and layout
   tensor.pieces.for_overlapping(region.box, [&](const Piece& piece) {
     out.nothing_written = false;
     if (!covers(piece, region)) return;
@@ -57,7 +57,7 @@ Contents::Found Contents::find(const Region& region) {
   });
   if (left > 0 || out.other != Found::kNone) return out;
   out.value = value;
-  // So many are made one, for what reads them next.
+  // Merge many pieces into one, so that the next reads are fast.
   constexpr size_t kMostPieces = 1024;
   if (pieces > kMostPieces && one) {
     clear(tensor, region.box);
@@ -97,7 +97,7 @@ void Contents::clear(TensorContents& tensor, const Box& box) {
   tensor.pieces.carve(box, 0);
 }
 
-// The same division of a tensor is written layer after layer: then only the value is another.
+// Each layer writes the same boxes: then only the piece's data changes.
 void Contents::add(TensorContents& tensor, const Piece& piece) {
   tensor.reads.clear();
   Piece* const same = tensor.pieces.find(piece.box, [](const Piece&) { return true; });
@@ -112,7 +112,8 @@ void Contents::add(TensorContents& tensor, const Piece& piece) {
 void Contents::write(const Region& region, Value value, uint32_t instruction) {
   TensorContents& tensor = tensors_[region.tensor.index];
   if (is_divided(region.part) && region.certain) return write_share(tensor, region, value, instruction);
-  std::erase_if(tensor.divisions, [&](const Division& division) { return division.region.box.overlaps(region.box); });
+  std::erase_if(tensor.divisions,
+                [&](const Division& division) { return division.region.box.overlaps(region.box); });
   if (!region.certain) return clear(tensor, region.box);
   add(tensor, {region.box, 0, region.part, region.layout, value, instruction});
 }
@@ -123,8 +124,8 @@ Contents::Division& Contents::division_of(TensorContents& tensor, const Region& 
   return found != tensor.divisions.end() ? *found : tensor.divisions.emplace_back(Division{region});
 }
 
-// What a row's items have to themselves and what they share are written one after the other: the latter
-// begins anew alone unless both were complete, as the next layer's are after this one's.
+// A layer writes kItemRows, then kSplitRows. So a new division of kItemRows also restarts kSplitRows. A new
+// division of kSplitRows restarts kItemRows only if both were complete: then the next layer has begun.
 void Contents::write_share(TensorContents& tensor, const Region& region, Value value, uint32_t instruction) {
   const bool of_items = region.part == Part::kItemRows || region.part == Part::kSplitRows;
   Region rest = region;

@@ -1,4 +1,5 @@
-// Which values (scheduler/values.h) the parts of tensors hold (vm/region.h), while instructions are visited.
+// Tracks which value (scheduler/values.h) each part of a tensor (vm/region.h) holds, while instructions are
+// visited.
 #pragma once
 
 #include <cstddef>
@@ -16,34 +17,34 @@ class Contents {
  public:
   Contents(size_t num_tensors, ValueTable& values) : tensors_(num_tensors), values_(&values) {}
 
-  // What a read of a region finds.
+  // Result of a read.
   struct Found {
-    Value value = kNoValue;  // one that all of it certainly has
-    // With no value: two instructions that have written different ones; or nothing has certainly written some
-    // of it, since when another write began anew.
+    Value value = kNoValue;  // value of the whole region, in every state
+    // If there is no value: two instructions that have written different values. If `other` is kNone, some of
+    // the region is not certainly written, or a new division of it has begun.
     static constexpr uint32_t kNone = 0xffffffff;
     uint32_t one = kNone, other = kNone;
-    bool nothing_written = false;  // of the region at all
+    bool nothing_written = false;  // true if no written piece overlaps the region
   };
   Found find(const Region& region);
-  // A box of the region that is not covered, of a region that find() has no value for.
+  // A box of the region that no certain write covers; none if all of it is covered.
   std::optional<Box> uncovered(const Region& region) const;
-  // An instruction that has written some of the region's box, none if there is none.
+  // An instruction that has written some of the region's box; none if no instruction has.
   std::optional<uint32_t> writer(const Region& region) const;
 
-  // `region` is written, whatever was there is gone: all of its part has the value then if the write is
-  // certain, and none has one otherwise. Of a part that is dealt out, a box has the value when all its shares
-  // have been written with the same one; what items have to themselves and what they share are all active
-  // rows together, which have either value.
+  // Records that an instruction writes `region`, which overwrites previous contents. If the write is certain,
+  // the region's part has `value` afterwards; otherwise it has none. A divided part has the value when all
+  // shares have been written with it. kItemRows and kSplitRows together are all active rows, with the value
+  // ValueTable::either() of both.
   void write(const Region& region, Value value, uint32_t instruction);
 
-  // Whether a tensor here holds what another one holds there, everywhere.
+  // True if `tensor` holds the same values here as `other` holds in `there`, everywhere.
   bool same_as(TensorId tensor, Contents& there, TensorId other);
 
  private:
   struct Piece {
     Box box;
-    uint32_t time = 0;  // not used: one may be cut at any time
+    uint32_t time = 0;  // for BoxIndex; equal for all, since any piece may be cut
     Part part;
     uint32_t layout;
     Value value;
@@ -56,7 +57,7 @@ class Contents {
     std::vector<bool> written = {};  // [shares]
     bool is_complete() const { return count == region.layout; }
   };
-  // A read that had a value, since when nothing has been written.
+  // A read that found a value. The tensor has not been written since.
   struct Read {
     Box box;
     Part part;
@@ -65,7 +66,7 @@ class Contents {
   };
   static constexpr size_t kReadsKept = 8;
   struct TensorContents {
-    BoxIndex<Piece> pieces;  // which do not overlap
+    BoxIndex<Piece> pieces;  // they do not overlap
     std::vector<Division> divisions;
     std::vector<Read> reads;  // a ring
     size_t oldest_read = 0;

@@ -14,24 +14,24 @@ namespace {
 
 constexpr uint32_t kNone = 0xffffffff;
 
-// Earlier nodes of one stage that must have finished, and the operands because of which.
+// Edges from earlier nodes of one stage to a node, and the operands that cause them.
 struct StageEdges {
   uint32_t stage;
   uint32_t operand_mask;
   Join nodes;
 };
 
-// What was found for a node that reads, for others that read the same.
+// The edges that a node's reads cause, cached for other nodes with the same reads.
 struct CachedEdges {
   struct Read {
     Region region;
-    uint64_t writes;  // of its tensor, until then
+    uint64_t writes;  // AccessLog::writes_of() its tensor when the edges were found
     friend bool operator==(const Read&, const Read&) = default;
   };
   std::vector<Read> reads;
   std::vector<StageEdges> edges;
 };
-// Tiles of a pass's rows follow one another: of so many, what each reads is kept.
+// Consecutive nodes of a stage compute different row tiles in turn: this many tiles' reads stay cached.
 constexpr size_t kMaxCachedEdges = 16;
 
 struct JoinHash {
@@ -43,8 +43,8 @@ struct JoinHash {
   }
 };
 
-// Visits the nodes of two passes in serial order. `known(i)` is the set of joins that are certainly complete
-// when node i starts; an edge from p is implied when p is in one of them.
+// Visits the nodes of two passes in serial order. `known` is the set of joins that are certainly complete
+// when a node starts. An edge from node p is implied if p is in one of these joins.
 class Derivation {
  public:
   explicit Derivation(const Graph& graph);
@@ -69,28 +69,30 @@ class Derivation {
   uint32_t intern(uint32_t node, const Bitset& known, std::vector<uint32_t>& of_node);
 
   const Graph& graph_;
-  Dependencies out_;  // but for what it has of each node
+  Dependencies out_;  // its waits and signals are collected in the next two
   std::vector<std::vector<JoinWait>> waits_;
   std::vector<std::vector<uint32_t>> signals_;
   AccessLog log_;
-  // The last node to run, but for the nodes of the gate: those from here on. On one device it is both.
+  // The last node before the gate's nodes, and the first of the gate's nodes. On one device both are the last
+  // node.
   uint32_t last_, gate_begin_;
   std::vector<uint32_t> stage_of_;
   std::unordered_map<Join, uint32_t, JoinHash> join_index_;
-  std::vector<Bitset> sets_;              // interned
-  std::vector<uint32_t> known_;           // of each node: joins of its own pass that it may rely on
-  std::vector<uint32_t> known_previous_;  // of each node in the second pass: joins of the first
-  std::vector<Bitset> closure_;           // of each join: joins that are complete whenever it is
-  // In the second pass, what joins say of the first: those that the nodes of one stage wait for.
+  std::vector<Bitset> sets_;              // interned sets of joins
+  std::vector<uint32_t> known_;           // of each node: index of its `known` set, joins of its own pass
+  std::vector<uint32_t> known_previous_;  // of each node of the second pass: likewise, joins of the first
+  std::vector<Bitset> closure_;           // of each join: the joins that are complete when it is
+  // For joins of the second pass: the joins of the first pass that are complete when they are. Kept for one
+  // stage at a time.
   std::unordered_map<uint32_t, Bitset> previous_closures_;
   uint32_t closures_stage_ = kNone;
   Footprint footprint_;
-  std::vector<uint32_t> last_edge_to_;   // of each node: the node that found an edge from it last
-  std::vector<StageEdges> edges_;  // the first num_edges_ are in use; their memory serves node after node
+  std::vector<uint32_t> last_edge_to_;  // of each node: the last node to which an edge from it was found
+  std::vector<StageEdges> edges_;       // the first num_edges_ are in use; the others keep their memory
   size_t num_edges_ = 0;
-  size_t selected_edges_ = 0;               // the entry that the last edge went to
-  std::vector<CachedEdges::Read> reads_;  // of the node
-  std::vector<CachedEdges> cached_edges_;   // a ring
+  size_t selected_edges_ = 0;              // index of the entry that edges are added to
+  std::vector<CachedEdges::Read> reads_;   // of the current node
+  std::vector<CachedEdges> cached_edges_;  // a ring
   size_t oldest_cached_edges_ = 0;
 };
 
@@ -120,7 +122,7 @@ Dependencies Derivation::run() {
     if (n == last_) add_final_wait(n);
     visit_first_pass(n);
   }
-  // The gate: without these nodes, no pass after may start.
+  // The gate: the next pass starts after these nodes.
   Join gate(count - gate_begin_);
   std::iota(gate.begin(), gate.end(), gate_begin_);
   out_.gate = join_of(gate);
@@ -131,8 +133,8 @@ Dependencies Derivation::run() {
   return std::move(out_);
 }
 
-// Finds the edges to a node of the first pass, or those from the first pass to a node of the second: what the
-// second pass touches is not logged, it only hides what was touched before.
+// Finds the edges to a node from nodes of the first pass. Accesses of the second pass are not logged, so that
+// no edge comes from it, but its writes hide earlier accesses.
 void Derivation::collect_edges(uint32_t node, bool second_pass) {
   footprint_.clear();
   const Instruction& instruction = graph_.nodes[node];
@@ -161,7 +163,7 @@ void Derivation::collect_edges(uint32_t node, bool second_pass) {
   }
 }
 
-// Of the regions that are only read. Most nodes of a stage read what others of it read, too.
+// Finds the edges that read-only regions cause. Most nodes of a stage read the same regions.
 void Derivation::collect_read_edges(uint32_t node) {
   reads_.clear();
   for (const Region& region : footprint_) {
@@ -194,7 +196,7 @@ void Derivation::cache_edges() {
   std::copy_n(edges_.begin(), num_edges_, kept.edges.begin());
 }
 
-// Neighbours are mostly of one stage.
+// Consecutive nodes mostly belong to one stage, so a whole run of them is added at a time.
 inline void Derivation::add_edges(std::span<const uint32_t> nodes, uint32_t to, uint32_t operand_mask) {
   while (!nodes.empty()) {
     const uint32_t stage = stage_of_[nodes.front()];
@@ -217,6 +219,7 @@ inline void Derivation::add_edges(std::span<const uint32_t> nodes, uint32_t to, 
   }
 }
 
+// Selects the stage's entry of edges_, or adds one.
 void Derivation::select_stage(uint32_t stage) {
   selected_edges_ = 0;
   while (selected_edges_ < num_edges_ && edges_[selected_edges_].stage != stage) ++selected_edges_;
@@ -232,7 +235,7 @@ bool Derivation::implied(uint32_t node, const Bitset& known) const {
   return std::any_of(joins.begin(), joins.end(), [&](uint32_t j) { return known.test(j); });
 }
 
-// The edges are implied by waits that are there already: from now on those guard these operands, too.
+// Waits that the node already has imply these edges: now they guard the edges' operands, too.
 void Derivation::guard_with_existing_waits(uint32_t node, const StageEdges& e) {
   for (JoinWait& wait : waits_[node]) {
     const auto by_this = [&](uint32_t n) { return implied(n, closure_[wait.join]); };
@@ -242,7 +245,8 @@ void Derivation::guard_with_existing_waits(uint32_t node, const StageEdges& e) {
   }
 }
 
-// Turns edges_ into needs, stage by stage from the latest: what a later stage already waited for is implied.
+// Turns edges_ into waits, the latest stage first, because waits for later stages imply edges from earlier
+// ones.
 void Derivation::add_waits(uint32_t node, bool previous_pass, Bitset& known) {
   for (const StageEdges& e : std::span(edges_).first(num_edges_)) {
     if (std::all_of(e.nodes.begin(), e.nodes.end(), [&](uint32_t n) { return implied(n, known); })) {
@@ -270,7 +274,7 @@ Bitset Derivation::closure_of(uint32_t join, const std::vector<uint32_t>& of_nod
   Bitset set;
   uint32_t last = kNone;
   for (const uint32_t n : out_.joins[join]) {
-    if (of_node[n] == last) continue;  // neighbours mostly know the same
+    if (of_node[n] == last) continue;  // consecutive nodes mostly share a set
     last = of_node[n];
     set.merge(sets_[last]);
   }
@@ -284,7 +288,7 @@ const Bitset& Derivation::previous_closure(uint32_t join, uint32_t stage) {
   return it->second;
 }
 
-// Stores what a node knows; neighbours with equal needs share a set.
+// Stores the node's `known` set. Consecutive nodes of a stage with equal waits share one.
 uint32_t Derivation::intern(uint32_t node, const Bitset& known, std::vector<uint32_t>& of_node) {
   const auto same = [](const JoinWait& a, const JoinWait& b) {
     return a.join == b.join && a.previous_pass == b.previous_pass;

@@ -1,5 +1,5 @@
-// Sets of events of the kind "counter c has reached threshold t". Thresholds of one counter are reached one
-// after another, so a set that has an event has all lower ones of its counter.
+// Sets of events of the form "counter c has reached threshold t". A counter reaches its thresholds in
+// ascending order, so a set that has an event has all lower ones of its counter.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace serval {
 
-// Where a set keeps an event. The few thresholds of most counters are a bit each; those of a counter with
-// many share one number, the highest level reached.
+// How a set stores an event. Most counters have few thresholds: each is a bit. A counter with many has one
+// number, the highest level reached.
 struct EventMark {
   uint32_t index;
   uint32_t level;  // 0: `index` is a bit
@@ -24,7 +24,7 @@ class EventSet {
     if (event.level == 0) return bits_.test(event.index);
     return event.index < levels_.size() && levels_[event.index] >= event.level;
   }
-  // The caller has set the lower events of the counter.
+  // The counter's lower events must be set already.
   void set(EventMark event) {
     if (event.level == 0) {
       bits_.set(event.index);

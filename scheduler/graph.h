@@ -1,5 +1,4 @@
-// A forward pass before it is placed: instruction instances in an order in which they could run one after
-// another.
+// A forward pass before placement: instructions in an order in which they can run one after another.
 #pragma once
 
 #include <map>
@@ -12,20 +11,20 @@
 
 namespace serval {
 
-// Instances of one operation of the network: they do not depend on each other and are dealt out together.
+// Instances of one operation of the network. They do not depend on each other and are placed together.
 struct Stage {
   std::string name;  // "layer 3 gate_up_silu"
   uint32_t first_node = 0;
   uint32_t num_nodes = 0;
 };
 
-// Nodes of several devices are of one graph: a node runs where the tensors lie that it names and does not
-// push to. Then the last stage has the nodes that let the devices go on to the next pass, and the node before
-// it is the last to run of all others.
+// A graph covers all devices. A node runs on the device of the tensors that it names, except those that it
+// pushes to. With several devices, the last stage consists of the nodes that let the devices go on to the
+// next pass, and the node before this stage runs after all others.
 struct Graph {
   uint32_t num_devices = 1;
   std::vector<Tensor> tensors;
-  std::vector<Instruction> nodes;  // opcode, tag and operands; waits and signals are the scheduler's to add
+  std::vector<Instruction> nodes;  // opcode, tag and operands; the scheduler adds waits and signals
   std::vector<Stage> stages;       // consecutive ranges that cover the nodes
   StateLimits limits;
   std::map<std::string, std::string> metadata;

@@ -8,7 +8,7 @@ namespace serval {
 namespace {
 
 constexpr uint32_t kNoEvent = 0xffffffff;
-// A number takes as many bits as these thresholds, so no program needs more memory than at a bit a threshold.
+// A level takes as many bits as this, so no program needs more memory than one bit for each threshold.
 constexpr size_t kThresholdsInBits = 32;
 
 }  // namespace
@@ -33,15 +33,16 @@ HappensBefore::HappensBefore(const Program& program)
   for (uint32_t d = 0; d < program.num_devices; ++d) build_event_sets(program.gate_of(d), gate_events_[d]);
 }
 
-// Runs one pass with every queue in order. Counters only grow, so whatever can run now can run later: if this
-// order gets stuck, every order does. A global queue is popped first in, first out, by one SM at worst.
+// Runs one pass with every queue in order. Counters only grow, so an instruction that can run now can also
+// run later: if this order gets stuck, every order does. A global queue runs as if one SM took all of its
+// records, which is the worst case.
 void HappensBefore::find_order() {
   std::vector<uint64_t> count(program_.counters.size(), 0);
   struct Waiting {
     uint32_t threshold, queue;
   };
   const auto later = [](const Waiting& a, const Waiting& b) { return a.threshold > b.threshold; };
-  std::vector<std::vector<Waiting>> waiting(program_.counters.size());  // heaps: the lowest threshold first
+  std::vector<std::vector<Waiting>> waiting(program_.counters.size());  // heaps, lowest threshold first
   std::vector<uint32_t> next(program_.queue_begin.begin(), program_.queue_begin.end() - 1);
   std::vector<uint32_t> runnable;
   for (uint32_t q = program_.num_queues(); q-- > 0;) runnable.push_back(q);
@@ -88,7 +89,8 @@ void HappensBefore::find_events() {
     events_begin_.push_back(static_cast<uint32_t>(events_.size()));
     std::vector<uint32_t> thresholds = partial_runs_.thresholds(c);
     const uint32_t all = program_.counters[c].increments_per_pass;
-    const bool is_gate = c - program_.gate_counter < program_.num_devices;  // unsigned: no counter before it
+    const bool is_gate =
+        c - program_.gate_counter < program_.num_devices;  // unsigned: false for counters before the gate
     if (is_gate && (thresholds.empty() || thresholds.back() != all)) thresholds.push_back(all);
     const bool in_bits = thresholds.size() <= kThresholdsInBits;
     for (uint32_t t = 0; t < thresholds.size(); ++t) {
@@ -130,8 +132,8 @@ void HappensBefore::find_signallers() {
   }
 }
 
-// Records that themselves wait for an event, however indirectly, cannot help to bring it about; the sum of
-// the others' increments decides. If all are needed for the lowest threshold, none of them waits for it.
+// Instructions that wait for an event, directly or indirectly, cannot help to reach it; the increments of the
+// others decide. If the lowest threshold needs all instructions, none of them waits for it.
 void HappensBefore::find_first_thresholds(uint32_t counter) {
   const uint32_t begin = events_begin_[counter], end = events_begin_[counter + 1];
   std::vector<Signaller>& all = signallers_[counter];
@@ -145,11 +147,13 @@ void HappensBefore::find_first_thresholds(uint32_t counter) {
   for (uint32_t e = begin; e < end; ++e) thresholds.push_back(events_[e].threshold);
   const std::vector<uint32_t> first = partial_runs_.first_thresholds(counter, thresholds);
   for (Signaller& s : all) s.first_threshold = first[s.instruction];
-  std::stable_sort(all.begin(), all.end(),
-                   [](const Signaller& a, const Signaller& b) { return a.first_threshold < b.first_threshold; });
+  std::stable_sort(all.begin(), all.end(), [](const Signaller& a, const Signaller& b) {
+    return a.first_threshold < b.first_threshold;
+  });
 }
 
-// An instruction precedes an event if what is possible before the event, less its own increment, stays below.
+// An instruction precedes an event if all increments that are possible before the event, minus its own, stay
+// below the threshold.
 void HappensBefore::find_certain(uint32_t counter) {
   const uint32_t begin = events_begin_[counter], end = events_begin_[counter + 1];
   if (begin == end) return;
@@ -171,13 +175,13 @@ void HappensBefore::find_certain(uint32_t counter) {
 }
 
 void HappensBefore::add_certain(uint32_t counter, uint32_t event, std::vector<uint32_t> instructions) {
-  // Neighbours mostly know the same, which makes their sets cheap to merge.
+  // Consecutive instructions mostly share a set, so this order needs few merges.
   std::sort(instructions.begin(), instructions.end());
   certain_[counter].insert(certain_[counter].end(), instructions.begin(), instructions.end());
   events_[event].certain_end = static_cast<uint32_t>(certain_[counter].size());
 }
 
-// Most instructions of a stage have the same list.
+// Most instructions of a stage have equal lists; each list is stored once.
 void HappensBefore::find_first_events() {
   const auto of_each = Lists<uint32_t>::filled(program_.instructions.size(), [&](const auto& add) {
     for (size_t c = 0; c < certain_.size(); ++c) {
@@ -188,7 +192,7 @@ void HappensBefore::find_first_events() {
     }
   });
   first_events_.add({});
-  std::vector<uint32_t> latest(events_.size(), 0);  // list that begins with the event
+  std::vector<uint32_t> latest(events_.size(), 0);  // the last list that begins with the event
   for (size_t i = 0; i < of_each.size(); ++i) {
     const std::span<const uint32_t> events = of_each[i];
     if (events.empty()) continue;
@@ -201,7 +205,8 @@ void HappensBefore::find_first_events() {
   }
 }
 
-// Finds the sets of the counter's events up to this one. All that precede it have been visited.
+// Builds the sets of the counter's events up to this one. known_ of all instructions that precede it must be
+// set.
 void HappensBefore::build_event_sets(uint32_t counter, uint32_t event) {
   const std::vector<uint32_t>& certain = certain_[counter];
   for (uint32_t& e = sets_end_[counter]; e <= event; ++e) {
@@ -219,8 +224,8 @@ void HappensBefore::build_event_sets(uint32_t counter, uint32_t event) {
   }
 }
 
-// The set of events that precede the instruction's end. Those that wait for one event share its set, and
-// neighbours in this order mostly wait for the same.
+// Returns the set of events before the instruction writes and signals. Instructions that wait for one event
+// share its set, and consecutive instructions mostly wait for the same events.
 uint32_t HappensBefore::known_before(uint32_t instruction) {
   const Instruction& record = program_.instructions[instruction];
   wait_sets_.clear();
@@ -239,13 +244,14 @@ uint32_t HappensBefore::known_before(uint32_t instruction) {
   return last_merged_ = static_cast<uint32_t>(sets_.size() - 1);
 }
 
-// A set has all events of a counter up to some threshold, so the first that `earlier` precedes decides.
+// A set has all events of a counter up to some threshold, so only the first event that `earlier` precedes is
+// tested.
 bool HappensBefore::implied(uint32_t earlier, const EventSet& events) const {
   const std::span<const uint32_t> first = first_events_[first_events_of_[earlier]];
   return std::any_of(first.begin(), first.end(), [&](uint32_t e) { return events.test(events_[e].mark); });
 }
 
-// Calls fn(event) for each, until it returns true; whether it did.
+// Calls fn(event) for the events that guard the operand, until it returns true. Returns true if it did.
 template <class Fn>
 bool HappensBefore::any_guard(uint32_t instruction, uint8_t operand, Fn&& fn) const {
   const Instruction& record = program_.instructions[instruction];

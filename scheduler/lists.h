@@ -18,15 +18,15 @@ class Lists {
     reserve(lists.size(), items);
     for (const std::vector<T>& list : lists) add(list);
   }
-  // So many lists, of what for_each(add) adds to them: it calls add(list, item) for each item, in the items'
-  // order, and does so twice: first the items of each list are counted.
+  // Makes `lists` lists from the items that for_each(add) adds by calling add(list, item), in order. Calls
+  // for_each twice: the first time, it only counts the items of each list.
   template <class ForEach>
   static Lists filled(size_t lists, const ForEach& for_each) {
     Lists out;
     out.ends_.resize(lists);
     for_each([&](size_t list, const T&) { ++out.ends_[list]; });
     size_t items = 0;
-    for (size_t& end : out.ends_) items += std::exchange(end, items);  // where the list begins, as yet
+    for (size_t& end : out.ends_) items += std::exchange(end, items);  // for now, where the list begins
     out.items_.resize(items);
     for_each([&](size_t list, const T& item) { out.items_[out.ends_[list]++] = item; });
     return out;
@@ -36,7 +36,7 @@ class Lists {
     ends_.reserve(lists);
     items_.reserve(items);
   }
-  // Returns the list added, until another is.
+  // Returns the added list; valid until the next add().
   std::span<T> add(std::span<const T> list) {
     items_.insert(items_.end(), list.begin(), list.end());
     ends_.push_back(items_.size());

@@ -27,7 +27,7 @@ std::vector<uint32_t> PartialRuns::thresholds(uint32_t counter) const {
   return out;
 }
 
-// Counters only grow, so each wait is over once.
+// Counters only grow, so each wait ends once.
 void PartialRuns::release(Run& run, uint32_t counter) const {
   const std::vector<Waiter>& waiters = waiters_[counter];
   uint32_t& next = run.next_waiter[counter];

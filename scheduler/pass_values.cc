@@ -14,7 +14,8 @@ uint32_t word_of(const Instruction& instruction, const FieldInfo& field) {
   return word;
 }
 
-// What lives within a pass is known by its value, and a part of the state is its operand's own.
+// Tensors of one pass are identified by their values, and each part of the state by the operand that names
+// it.
 bool name_counts(const Tensor& tensor) {
   return is_immutable(tensor.kind) || tensor.kind == TensorKind::kKvCache;
 }
@@ -48,8 +49,8 @@ Value PassValues::before_pass(TensorId tensor) {
   return value;
 }
 
-// The part of a region that a read must find written in its pass: of a cache, which lives across passes, the
-// tokens of this one. None if what the tensor holds may be older.
+// The part of a region that must have been written in this pass before it is read. Of a cache, which lives
+// across passes, this is only the pass's tokens. None if the contents may be older.
 std::optional<Part> PassValues::fresh_part(const Region& read) const {
   if (within_pass_[read.tensor.index]) return read.part;
   if (tensors_[read.tensor.index].kind == TensorKind::kKvCache) return Part::kNewTokens;
@@ -83,7 +84,7 @@ std::optional<NoValue> PassValues::write(uint32_t index, const Region& region) {
     return std::nullopt;
   }
   if (tensor.kind == TensorKind::kKvCache) {
-    // What was read of the tokens before, in other passes, was written by the last to do so.
+    // A second writer is wrong: later passes would read these tokens as the last writer left them.
     if (const auto writer = contents_.writer(region))
       return NoValue{NoValue::Why::kWrittenTwice, region, *writer};
     contents_.write(region, value, index);

@@ -1,4 +1,4 @@
-// A pass, instruction after instruction, as the values that it computes (scheduler/values.h).
+// Finds the values (scheduler/values.h) that a pass computes, instruction by instruction.
 #pragma once
 
 #include <array>
@@ -15,30 +15,31 @@
 
 namespace serval {
 
-// Why what an instruction reads or writes is no value.
+// Why a region that an instruction reads or writes has no value.
 struct NoValue {
   enum class Why : uint8_t {
-    kNotWritten,    // the region, of which `region.part` had to be written in this pass
-    kMixedValues,        // the region, or the operand, is of `one` and of `other`, which compute different things
-    kWrittenTwice,  // by this instruction and `one`: of a cache, tokens of the pass
+    kNotWritten,    // `region.part` of the region must have been written in this pass
+    kMixedValues,   // `one` and `other`, which compute differently, wrote the region or the operand
+    kWrittenTwice,  // this instruction and `one` both write the pass's tokens to a cache
   };
   static constexpr uint32_t kNone = Contents::Found::kNone;
   Why why;
   Region region;
-  uint32_t one = kNone, other = kNone;  // none: what was there before the pass
+  uint32_t one = kNone, other = kNone;  // kNone: contents from before the pass
 };
 
 class PassValues {
  public:
-  // Both must outlive it.
+  // Both arguments must outlive this object.
   PassValues(std::span<const Tensor> tensors, ValueTable& values);
 
-  // Takes what the instruction reads, and leaves what it computes where it writes: `footprint`, its bounds
-  // over all states. What it computes is a matter of its opcode, of its operands but for windows
-  // (vm/reflect.h), of the weights' names and of the values that it reads. Instructions must be visited in an
-  // order that conflicting accesses have; their operands must check.
+  // Finds the values that the instruction reads, and records the value that it computes where it writes.
+  // Returns nothing, or why there is no value. `footprint` bounds its accesses over all states. The value
+  // depends on the opcode, the operands except windows (vm/reflect.h), the names of weights, and the values
+  // that it reads. Visit instructions in an order that conflicting accesses have. Their operands must be
+  // valid.
   std::optional<NoValue> visit(uint32_t index, const Instruction& instruction, const Footprint& footprint);
-  // Of the instruction that was visited last.
+  // Number of the computation of the last visited instruction.
   uint32_t computation() const { return computation_; }
 
   Contents& contents() { return contents_; }
@@ -53,20 +54,20 @@ class PassValues {
   std::span<const Tensor> tensors_;
   ValueTable* values_;
   Contents contents_;
-  std::vector<uint32_t> names_;     // of each tensor of which the name counts, plus one; else 0
+  std::vector<uint32_t> names_;  // of each tensor: number of its name plus one; 0 if the name does not count
   std::vector<bool> within_pass_;   // of each tensor: lives_within_pass()
-  std::vector<Value> before_pass_;  // of each tensor, once it was asked for
+  std::vector<Value> before_pass_;  // of each tensor; kNoValue until needed
   std::vector<uint64_t> words_;
   struct Operand {
     Value value = kNoValue;
-    const Region* region = nullptr;  // the first that was read of it
+    const Region* region = nullptr;  // its first region that was read
   };
   std::array<Operand, kMaxTensorOperands> operands_ = {};
   uint32_t computation_ = 0;
 };
 
-// The first operand, by name, in which two instructions of one opcode differ and which is no window; null if
-// there is none. Each has its program's tensors.
+// Name of the first operand, other than windows, in which two instructions of one opcode differ; null if
+// there is none. Each instruction names tensors of its own program.
 const char* first_difference(std::span<const Tensor> tensors, const Instruction& one,
                              std::span<const Tensor> other_tensors, const Instruction& other);
 

@@ -11,10 +11,10 @@
 namespace serval {
 namespace {
 
-// The first finds what was before it; the others are compared.
+// The first period may depend on what precedes all periods; the others are compared.
 constexpr uint32_t kKeptPeriods = 4, kRepeatedPeriod = 2;
 
-// Without the periods [from, from + count).
+// Returns the graph without the periods [from, from + count).
 Graph without_periods(const Graph& graph, const Periods& periods, uint32_t from, uint32_t count) {
   Graph out;
   out.num_devices = graph.num_devices;
@@ -31,12 +31,12 @@ Graph without_periods(const Graph& graph, const Periods& periods, uint32_t from,
   return out;
 }
 
-// Puts copies of a period behind it. Nodes and joins are numbered as in the graph without them, but for those
-// of `out_`.
+// Inserts copies of a period after it. Nodes and joins are numbered as in the graph without the copies,
+// except in `out_`.
 class Repetition {
  public:
   Repetition(const Dependencies& kept, const Periods& periods, uint32_t copies);
-  // None if the periods kept are not alike.
+  // Returns nothing if the kept periods are not alike.
   std::optional<Dependencies> run();
 
  private:
@@ -54,10 +54,10 @@ class Repetition {
 
   const Dependencies& kept_;
   const Periods& periods_;
-  const uint32_t copies_, begin_, end_;          // nodes of the period that is repeated
-  uint32_t joins_begin_[kKeptPeriods + 1] = {};  // of each period: joins made before its first node
-  uint32_t joins_end_ = 0;                       // of the pass; others are of the next, or its gate
-  uint32_t num_joins_ = 0;                       // made by the period that is repeated
+  const uint32_t copies_, begin_, end_;          // begin_, end_: nodes of the repeated period
+  uint32_t joins_begin_[kKeptPeriods + 1] = {};  // of each period: number of joins made before its first node
+  uint32_t joins_end_ = 0;  // end of the joins within a pass; the others are across passes, or the gate
+  uint32_t num_joins_ = 0;  // number of joins that the repeated period makes
   Dependencies out_;
 };
 
@@ -80,14 +80,14 @@ void Repetition::find_joins() {
   num_joins_ = joins_begin_[kRepeatedPeriod + 1] - joins_begin_[kRepeatedPeriod];
 }
 
-// What the node of the next period waits for in place of this.
+// The join that the corresponding node of the next period waits for; nothing if it is not known.
 std::optional<uint32_t> Repetition::next_join(const JoinWait& wait) const {
   if (wait.join < joins_begin_[0] || wait.join >= joins_end_) return wait.join;
   if (wait.previous_pass) return std::nullopt;
   return wait.join + num_joins_;
 }
 
-// Whether the next period waits for the same.
+// True if the next period has the same joins and waits, moved by one period.
 bool Repetition::are_alike(uint32_t period) const {
   const uint32_t joins_begin = joins_begin_[period], joins_end = joins_begin_[period + 1];
   if (joins_end - joins_begin != num_joins_ || joins_begin_[period + 2] - joins_end != num_joins_)
@@ -106,7 +106,7 @@ bool Repetition::are_alike(uint32_t period) const {
   return true;
 }
 
-// Whether it is known which of the joins is meant: the one before the copies, or that of the last copy.
+// True if it is known which join the wait means once there are copies: one before them, or the last copy's.
 bool Repetition::can_renumber(uint32_t node, const JoinWait& wait) const {
   if (wait.join < joins_begin_[0]) return true;
   if (wait.previous_pass) return wait.join >= joins_begin_[kRepeatedPeriod + 1];
@@ -127,7 +127,7 @@ bool Repetition::can_renumber() const {
                      [&](const Join& join) { return can_renumber(join); });
 }
 
-// With the nodes from `from` on moved.
+// Appends the join, with the nodes from `from` on moved by `by`.
 void Repetition::append(const Join& join, uint32_t from, uint32_t by) {
   Join& moved = out_.joins.emplace_back(join);
   for (uint32_t& n : moved) n += n >= from ? by : 0;
@@ -144,7 +144,8 @@ void Repetition::add_joins() {
   for (auto join = end; join != kept_.joins.end(); ++join) append(*join, begin_, copies_ * periods_.nodes);
 }
 
-// With the joins from `from` on moved; those behind the period that is repeated lie behind all copies.
+// Appends waits, with the joins from `from` on moved by `by`. Joins after the repeated period come after all
+// copies.
 void Repetition::append(std::span<const JoinWait> waits, uint32_t from, uint32_t by) {
   for (JoinWait& wait : out_.waits.add(waits)) {
     const bool is_after = wait.join >= joins_begin_[kRepeatedPeriod + 1];
@@ -154,7 +155,7 @@ void Repetition::append(std::span<const JoinWait> waits, uint32_t from, uint32_t
 
 void Repetition::add_waits() {
   const size_t nodes = kept_.waits.size() + size_t{copies_} * periods_.nodes;
-  out_.waits.reserve(nodes, nodes);  // most have one
+  out_.waits.reserve(nodes, nodes);  // most nodes have one wait
   for (uint32_t n = 0; n < end_; ++n) append(kept_.waits[n], 0, 0);
   for (uint32_t copy = 1; copy <= copies_; ++copy) {
     for (uint32_t n = begin_; n < end_; ++n) append(kept_.waits[n], joins_begin_[0], copy * num_joins_);

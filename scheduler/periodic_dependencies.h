@@ -1,4 +1,4 @@
-// The dependencies of a graph with many layers, from those of the same with a few.
+// Derives the dependencies of a graph with many layers from those of the same graph with a few.
 #pragma once
 
 #include "scheduler/dependencies.h"
@@ -6,15 +6,16 @@
 
 namespace serval {
 
-// What derive_dependencies() returns, in less time where the graph has periods (scheduler/periods.h). They
-// are derived for the graph without most of the periods, and repeated where two neighbours are found to be
-// alike.
+// Returns the same as derive_dependencies(), in less time if the graph has periods (scheduler/periods.h). It
+// derives the dependencies of the graph without most of its periods. If neighbouring periods have the same
+// dependencies, it repeats them for the others.
 //
-// That is the same, since what a period finds repeats. Each does the same to the log of accesses: what it
-// writes hides what was there, so an edge comes from the period itself, from the one before, or from before
-// all of them. Which of these edges are implied follows from the needs of the same two periods, as ways lead
-// back only. So if two periods after the first have the same needs, those that follow have them, too. Nothing
-// relies on it: what is compiled has to pass the validator, which knows of no periods.
+// The result is the same for this reason. Each period changes the log of accesses in the same way: its writes
+// hide earlier accesses, so an edge comes from the period itself, from the one before, or from before all
+// periods. Paths lead backwards only, so the waits of the same two periods decide which of these edges are
+// implied. So if two consecutive periods after the first have the same waits, all later ones have them, too.
+// Nothing relies on this argument: every compiled program must pass the validator, which does not know about
+// periods.
 Dependencies derive_periodic_dependencies(const Graph& graph);
 
 }  // namespace serval

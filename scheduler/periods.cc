@@ -17,7 +17,7 @@ struct NamedTensor {
   bool peers;
 };
 
-// Of each opcode.
+// Returns the tensor operands of each opcode.
 std::vector<std::vector<NamedTensor>> tensors_of_opcodes() {
   std::vector<std::vector<NamedTensor>> out;
   for (const OpInfo& info : isa()) {
@@ -51,8 +51,9 @@ class PeriodSearch {
 
   const Graph& graph_;
   const std::vector<std::vector<NamedTensor>> named_ = tensors_of_opcodes();
-  std::vector<Range> ranges_;              // of each tensor: where it is named
-  std::vector<uint32_t> next_, previous_;  // of each tensor of a period: that of the one after, and before
+  std::vector<Range> ranges_;  // of each tensor: the first and the last node that names it
+  std::vector<uint32_t> next_,
+      previous_;  // of each tensor of a period: its counterpart in the next and the previous one
 };
 
 uint32_t tensor_at(const Instruction& node, const NamedTensor& named) {
@@ -84,7 +85,7 @@ PeriodSearch::Operands PeriodSearch::without_tensors(const Instruction& node) co
   return out;
 }
 
-// As far as their first nodes say.
+// Compares only the numbers of nodes and the first nodes.
 bool PeriodSearch::stages_alike(uint32_t a, uint32_t b) const {
   const Stage &one = graph_.stages[a], &other = graph_.stages[b];
   if (one.num_nodes != other.num_nodes || one.num_nodes == 0) return false;
@@ -92,7 +93,7 @@ bool PeriodSearch::stages_alike(uint32_t a, uint32_t b) const {
   return first.opcode == second.opcode && without_tensors(first) == without_tensors(second);
 }
 
-// Of periods of so many stages.
+// The longest run of periods of `stages` stages each.
 std::optional<Periods> PeriodSearch::longest_run(uint32_t stages) const {
   const auto count = static_cast<uint32_t>(graph_.stages.size());
   uint32_t longest = 0, first = 0;
@@ -108,7 +109,7 @@ std::optional<Periods> PeriodSearch::longest_run(uint32_t stages) const {
   return Periods{begin, end - begin, first, stages, longest / stages + 1};
 }
 
-// Whether no node outside of the node's period names the tensor.
+// True if no node outside of the node's period names the tensor.
 bool PeriodSearch::is_own(const Periods& periods, uint32_t node, uint32_t tensor) const {
   const uint32_t begin = periods.begin((node - periods.first_node) / periods.nodes);
   return ranges_[tensor].first >= begin && ranges_[tensor].last - begin < periods.nodes;
@@ -123,7 +124,7 @@ bool PeriodSearch::tensors_alike(const Periods& periods, uint32_t node, uint32_t
   return (known == kNone || known == next) && (known_before == kNone || known_before == tensor);
 }
 
-// The node and that of the next period.
+// Compares a node with its counterpart in the next period.
 bool PeriodSearch::nodes_alike(const Periods& periods, uint32_t n) {
   const Instruction &node = graph_.nodes[n], &other = graph_.nodes[n + periods.nodes];
   if (node.opcode != other.opcode || without_tensors(node) != without_tensors(other)) return false;

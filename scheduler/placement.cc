@@ -8,17 +8,17 @@ namespace serval {
 namespace {
 
 constexpr double kUsPerGbPerS = 1e-3;  // a byte at 1 GB/s takes 1e-3 µs
-// What a GPU's SMs store to its peers together: of an H200, to seven others.
+// Bandwidth of all stores of a GPU to its peers: of an H200 to seven others.
 constexpr double kLinkGbPerS = 333;
 
-// When each SM is free, or how much it has been given.
+// For each SM, the time until which it is busy, or the total time of its nodes.
 class Loads {
  public:
   explicit Loads(uint32_t sms) : until_(sms, 0) {
     for (uint32_t sm = 0; sm < sms; ++sm) queue_.push({0, sm});
   }
   uint32_t least() {
-    while (queue_.top().until != until_[queue_.top().sm]) queue_.pop();  // what has been set since
+    while (queue_.top().until != until_[queue_.top().sm]) queue_.pop();  // outdated entries
     return queue_.top().sm;
   }
   double of(uint32_t sm) const { return until_[sm]; }
@@ -43,7 +43,7 @@ double stream_gb_per_s(const Machine& machine) {
   return std::min(machine.sm_gb_per_s, machine.gb_per_s / machine.sms);
 }
 
-// Of the SMs of the node's device, its own (OpInfo::home), or what `other` says.
+// The SM of its device that the node must run on (OpInfo::home); other() if it may run on any.
 template <class Other>
 uint32_t home_or(const Graph& graph, uint32_t node, uint32_t sms, Other&& other) {
   const Instruction& instruction = graph.nodes[node];
@@ -51,7 +51,7 @@ uint32_t home_or(const Graph& graph, uint32_t node, uint32_t sms, Other&& other)
   return home ? *home % sms : other();
 }
 
-// Calls step(n, nth), which gives an SM of its device, for each node, the nth of its device.
+// Places each node on SM step(nth) of its device; `nth` is the node's number on that device.
 template <class Step>
 Placement place_each(const Graph& graph, uint32_t sms, Step&& step) {
   Placement out(size_t{graph.num_devices} * sms);
@@ -92,12 +92,12 @@ Placement wave(const Graph& graph, uint32_t sms, const std::vector<NodeTime>& ti
       loads.set(sm, loads.of(sm) + times[n].total_us());
     }
   }
-  // Within an SM, a later stage never comes before an earlier one; within a stage, keep the serial order.
+  // Each SM runs its nodes in serial order.
   for (std::vector<uint32_t>& nodes : out) std::sort(nodes.begin(), nodes.end());
   return out;
 }
 
-// For each join, the nodes of this pass that wait for it.
+// For each join, the nodes that wait for it in the same pass.
 Lists<uint32_t> waiters_of(const Dependencies& deps) {
   return Lists<uint32_t>::filled(deps.joins.size(), [&](const auto& add) {
     for (uint32_t n = 0; n < deps.waits.size(); ++n) {
@@ -108,7 +108,7 @@ Lists<uint32_t> waiters_of(const Dependencies& deps) {
   });
 }
 
-// Longest time from a node's start to the end of the pass, with as many SMs as one could want.
+// For each node, the longest time from its start to the end of the pass, with unlimited SMs.
 std::vector<double> time_to_end(const Dependencies& deps, const Machine& machine,
                                 const std::vector<NodeTime>& times) {
   std::vector<double> of_node(deps.waits.size()), of_join(deps.joins.size(), 0);
@@ -172,7 +172,7 @@ NodeTime node_time(const Instruction& node, std::span<const Tensor> tensors, con
                    const CostContext& context) {
   const OpInfo& info = op_info(node.opcode);
   const Cost cost = info.cost(node, tensors, context);
-  // Without pages, what other devices have sent is read when it is there, not ahead of that.
+  // An instruction without pages cannot read ahead: it reads data from other devices once it has arrived.
   const bool reads_late = cost.pushed_bytes > 0 && info.pages(node).streaming == 0;
   const uint64_t late = reads_late ? cost.cached_bytes : 0;
   const auto memory_us = [&](uint64_t bytes) {

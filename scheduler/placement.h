@@ -17,8 +17,8 @@ namespace serval {
 
 enum class Policy : uint8_t {
   kRoundRobin,  // node i runs on SM i mod SMs
-  kZigZag,      // the same, back and forth
-  kWave,        // each stage is dealt out, largest first, to the least loaded SMs before the next
+  kZigZag,      // like round-robin, but every second lap runs backwards
+  kWave,        // stage by stage, largest nodes first, each on the least loaded SM
   kList,        // list scheduling by critical path on the cost model
 };
 template <>
@@ -30,13 +30,13 @@ struct EnumNames<Policy> {
 };
 inline constexpr auto kPolicies = enumerators<Policy>();
 
-// Which of kPolicies is best, by estimates of what a pass takes. Those that the estimates do not tell apart
-// are as good, and the last of them is taken: list, which the GPU runs a little faster.
+// Finds the best of kPolicies from estimates of a pass's time. Among estimates that hardly differ it takes
+// the last policy: list, which the GPU runs a little faster.
 class LeastEstimate {
  public:
-  // Whether the policy that takes `us`, the next one, is the best so far.
+  // Returns true if the next policy, whose pass takes `us`, is the best so far.
   bool accepts(double us) {
-    constexpr double kMinDifference = 1e-3;  // of an estimate
+    constexpr double kMinDifference = 1e-3;  // relative
     if (us > least_us_ * (1 + kMinDifference)) return false;
     least_us_ = std::min(least_us_, us);
     return true;
@@ -46,11 +46,11 @@ class LeastEstimate {
   double least_us_ = std::numeric_limits<double>::infinity();
 };
 
-// Nodes of each SM in the order in which it runs them.
+// For each SM, its nodes in the order in which it runs them.
 using Placement = std::vector<std::vector<uint32_t>>;
 
-// What a node costs its SM, all SMs sharing the memory. Loading may run ahead of computing: weights need no
-// wait.
+// Time that a node takes on its SM while all SMs share the memory's bandwidth. Streaming may run ahead of the
+// rest, because weights need no wait.
 struct NodeTime {
   double memory_us;  // streaming its bytes
   double busy_us;    // everything else
@@ -60,24 +60,23 @@ NodeTime node_time(const Instruction& node, std::span<const Tensor> tensors, con
                    const CostContext& context);
 std::vector<NodeTime> node_times(const Graph& graph, const Machine& machine, const CostContext& context);
 
-// One SM on the cost model: a stream of bytes that is never more than its pages ahead of the instruction in
-// hand.
+// Clock of one SM on the cost model. It streams bytes ahead of the current instruction, at most as many as
+// its pages hold.
 class SmClock {
  public:
   explicit SmClock(const Machine& machine);
-  // Runs a node whose inputs are there at `ready_us`; returns when it ends.
+  // Runs a node whose inputs are complete at `ready_us`; returns its end.
   double run(double ready_us, const NodeTime& time);
   double free_us() const { return free_us_; }
 
  private:
-  double run_ahead_us_;  // what streaming a full set of pages takes
+  double run_ahead_us_;  // time to stream all of its pages once
   double streamed_us_ = 0;
   double free_us_ = 0;
 };
 
-// The SMs of a device follow on those of the one before, machine.sms each; a node runs on an SM of its own.
-// Each queue lists its nodes in the order in which one serial run of the whole graph visits them: no
-// placement can deadlock.
+// SMs are numbered device by device, machine.sms on each; a node runs on an SM of its device. No placement
+// can deadlock, because every queue lists its nodes in the order of one serial run of the graph.
 Placement place(const Graph& graph, const Dependencies& deps, const Machine& machine, Policy policy,
                 const std::vector<NodeTime>& times);
 

@@ -54,7 +54,7 @@ std::string format_mask(const OpInfo& info, uint32_t mask) {
   return out;
 }
 
-// In programs of several devices with the counter's, and "!" where its scope is all of them: "c12@1!".
+// "c12"; in programs of several devices with the counter's device, and "!" for system scope: "c12@1!".
 std::string counter_name(const Program& program, uint32_t counter) {
   if (program.num_devices == 1 || counter >= program.counters.size()) return fmt::format("c{}", counter);
   const Counter& c = program.counters[counter];

@@ -1,4 +1,4 @@
-// Programs for people: listings and statistics.
+// Listings and statistics of programs, for reading and for scripts.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace serval {
 
-// An instruction by its place: "SM 5 pc 12 (gate_up_silu of layer 3)".
+// Names an instruction by its place: "SM 5 pc 12 (gate_up_silu of layer 3)".
 std::string where(const Program& program, uint32_t index);
 
 // One line: "attention layer=3 q=query … wait c12>=17 (q k_cache v_cache) signal c14+1".
@@ -30,8 +30,8 @@ struct ProgramStatistics {
   uint64_t instructions = 0;
   uint32_t sms = 0;
   uint64_t counters = 0, waits = 0, signals = 0;
-  uint64_t weight_bytes = 0;                // of all weights the program names
-  std::vector<uint64_t> rank_weight_bytes;  // of each rank's, where there are several
+  uint64_t weight_bytes = 0;                // of all weights that the program names
+  std::vector<uint64_t> rank_weight_bytes;  // of each rank; empty if there is only one
   std::vector<OpStatistics> ops;            // in order of opcode, those that occur
   std::vector<uint64_t> bytes_per_queue;    // on the cost model
   double imbalance = 0;                     // largest over mean of bytes_per_queue, minus one
@@ -40,7 +40,7 @@ struct ProgramStatistics {
   std::vector<std::string> critical_path;   // ops along it and how often: "qkv_rope ×16"
 };
 
-// Works on any program, compiled or read from a file, whose structure and operands check. Thread-safe.
+// Works on any program, compiled or read from a file, whose structure and operands are valid. Thread-safe.
 ProgramStatistics statistics_of(const Program& program, const CostContext& context);
 std::string to_text(const ProgramStatistics& statistics);
 // A JSON object (docs/cli.md lists its members).

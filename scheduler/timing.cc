@@ -41,7 +41,7 @@ class Simulation {
   std::vector<Arrival> counter_at_;
   std::vector<SmClock> clocks_;
   std::vector<uint32_t> last_on_sm_;
-  std::vector<uint32_t> start_after_;  // what each instruction waited for longest
+  std::vector<uint32_t> start_after_;  // of each instruction: the one that delayed its start most
   Arrival last_;
 };
 

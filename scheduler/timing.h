@@ -1,4 +1,4 @@
-// A pass of a program on the cost model, from its queues, waits and signals alone.
+// Times a pass of a program on the cost model, from its queues, waits and signals alone.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ struct PassTiming {
   std::vector<uint32_t> critical_path;
 };
 
-// Each queue runs one instruction at a time, in order (a global queue: on whichever SM is free). With
+// Each queue runs one instruction at a time, in order; a global queue uses the SM that is free first. With
 // `unlimited` SMs and bandwidth, only waits and the instructions' fixed costs take time: the latency that no
-// placement removes. Throws Error(kRuntime) if the program cannot finish.
+// placement can remove. Throws Error(kRuntime) if the program cannot finish.
 PassTiming time_pass(const Program& program, const CostContext& context, bool unlimited);
 
 }  // namespace serval

@@ -1,4 +1,4 @@
-// A program that the validator has accepted: what a backend may bind.
+// A program that the validator has accepted. Backends bind no other.
 #pragma once
 
 #include <utility>

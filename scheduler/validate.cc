@@ -100,7 +100,8 @@ class Validator {
   };
   std::array<OrderedReaders, 32> ordered_readers_ = {};  // a ring
   size_t oldest_ordered_readers_ = 0;
-  std::array<std::vector<uint32_t>, kMaxDevices> control_writers_;  // instructions that write a device's control
+  std::array<std::vector<uint32_t>, kMaxDevices>
+      control_writers_;  // instructions that write a device's control
   std::vector<bool>
       pushes_;  // of each instruction, where there are several devices: writes another one's memory
   Footprint footprint_;
@@ -376,7 +377,8 @@ bool Validator::check_conflicts(const HappensBefore& hb, uint32_t index, const R
 }
 
 // Whether they were found before all that write after the instruction's set of events.
-bool Validator::are_ordered_readers(const HappensBefore& hb, uint32_t index, const AccessLog::Nodes& met) const {
+bool Validator::are_ordered_readers(const HappensBefore& hb, uint32_t index,
+                                    const AccessLog::Nodes& met) const {
   const OrderedReaders asked{hb.event_set_of(index), met.readers, met.nodes.size()};
   return met.readers != AccessLog::kNotReaders &&
          std::ranges::find(ordered_readers_, asked) != ordered_readers_.end();
@@ -384,8 +386,8 @@ bool Validator::are_ordered_readers(const HappensBefore& hb, uint32_t index, con
 
 void Validator::keep_ordered_readers(const HappensBefore& hb, uint32_t index, const AccessLog::Nodes& met) {
   if (met.readers == AccessLog::kNotReaders) return;
-  ordered_readers_[oldest_ordered_readers_++ % ordered_readers_.size()] = {hb.event_set_of(index), met.readers,
-                                                                  met.nodes.size()};
+  ordered_readers_[oldest_ordered_readers_++ % ordered_readers_.size()] = {hb.event_set_of(index),
+                                                                           met.readers, met.nodes.size()};
 }
 
 // Whether the same was asked already, and no write came between: then it was in order. Notes it otherwise.

@@ -8,7 +8,7 @@
 namespace serval {
 namespace {
 
-// First words of computations that are no instruction's: those have their opcodes there.
+// First words of computations other than instructions, whose first word is the opcode.
 constexpr uint64_t kBeforePass = ~uint64_t{0}, kEither = ~uint64_t{1};
 
 uint64_t hash_of(std::span<const uint64_t> words) {

@@ -1,6 +1,6 @@
-// What instructions compute, as numbers: two of them are equal if, and only if, what they stand for is
-// computed in the same way from the same. So a proof can ask whether the rows that an instruction reads are
-// all of one computation, and whether two programs compute the same, without computing anything.
+// Numbers for what instructions compute. Two numbers are equal if and only if both values are computed in the
+// same way from the same inputs. So the validator can check, without computing anything, that all rows that
+// an instruction reads come from one computation, and that two programs compute the same.
 #pragma once
 
 #include <cstddef>
@@ -14,27 +14,30 @@
 
 namespace serval {
 
-// 0 is no value.
+// 0: no value.
 using Value = uint64_t;
 inline constexpr Value kNoValue = 0;
 
-// Numbers computations. Programs that are to be compared share a table; then what they compute alike has
-// equal numbers, wherever their tensors, counters and instructions stand.
+// Numbers computations. Programs that are to be compared share a table. Then equal computations have equal
+// numbers, whatever the indices of tensors, counters and instructions.
 class ValueTable {
  public:
-  // What a tensor of this name holds before a pass.
+  // The value that a tensor of this name holds before a pass.
   Value before_pass(std::string_view name);
+  // Number of a name.
   uint32_t name(std::string_view text);
 
-  // A computation, by all that it is made of: `words` are equal if, and only if, the computations are.
+  // Number of a computation. `words` describe all of it: two computations are equal if and only if their
+  // words are.
   uint32_t computation(std::span<const uint64_t> words);
-  // What the computation leaves in one of its operands, by the operand's position.
+  // The value that the computation writes to its operand at this position.
   static Value written(uint32_t computation, uint8_t operand) {
     return (uint64_t{computation} + 1) << kOperandBits | operand;
   }
-  // The computation that has left the value; the value is of written().
+  // The computation that wrote a value, which must come from written().
   static uint32_t computation_of(Value value) { return static_cast<uint32_t>((value >> kOperandBits) - 1); }
-  // What is `first` in some states and `second` in others, the same for all programs.
+  // The value that is `first` in some states and `second` in others; which states is the same in all
+  // programs.
   Value either(Value first, Value second);
 
   size_t computations() const { return words_begin_.size(); }
