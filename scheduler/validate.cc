@@ -67,8 +67,9 @@ class Validator {
   AccessLog log_{program_.tensors.size()};
   ValueTable value_table_;
   PassValues values_{program_.tensors, value_table_};
-  // Of each tensor: what is only read, after which events, since it was written last. Tiles of the same rows
-  // of a pass read the same, and what is certain of one is of the others.
+  // For each tensor: read-only accesses checked since its last write, each with the events that guard it.
+  // Instructions of one row tile read the same regions after the same events, so one check serves all of
+  // them.
   struct CheckedRead {
     Box box;
     std::vector<uint32_t> events;
@@ -78,32 +79,32 @@ class Validator {
     size_t operator()(const CheckedRead& read) const;
   };
   struct Reads {
-    uint64_t writes = 0;
-    std::vector<CheckedRead> first = {};  // the first few
+    uint64_t writes = 0;                  // AccessLog::writes_of() the tensor
+    std::vector<CheckedRead> first = {};  // the first kFirstReads, searched linearly
     std::unordered_set<CheckedRead, CheckedReadHash> more = {};
   };
   static constexpr size_t kFirstReads = 16;
   std::vector<Reads> reads_{program_.tensors.size()};
-  // The operand by which an instruction has written a tensor last.
+  // The instruction that last wrote a tensor, and the operand by which it did.
   struct LastWrite {
     uint32_t instruction = 0xffffffff;
     uint8_t operand = 0;
   };
   std::vector<LastWrite> last_writes_{program_.tensors.size()};
   std::vector<uint32_t> events_;
-  // Readers of a box that were found to come before all that write after a set of events. Hundreds read what
-  // a tile's instructions then write, each a part of it.
+  // Readers of a box that were found to precede every write after a set of events. Hundreds of instructions
+  // read a box of which each of a tile's instructions then writes a part.
   struct OrderedReaders {
-    uint32_t set, readers;
-    size_t nodes;  // of the readers; 0: none are kept here yet
+    uint32_t set, readers;  // HappensBefore::event_set_of(), AccessLog::Nodes::readers
+    size_t nodes;           // number of readers; 0: unused
     friend bool operator==(const OrderedReaders&, const OrderedReaders&) = default;
   };
   std::array<OrderedReaders, 32> ordered_readers_ = {};  // a ring
   size_t oldest_ordered_readers_ = 0;
   std::array<std::vector<uint32_t>, kMaxDevices>
-      control_writers_;  // instructions that write a device's control
+      control_writers_;  // of each device: instructions that write its control
   std::vector<bool>
-      pushes_;  // of each instruction, where there are several devices: writes another one's memory
+      pushes_;  // of each instruction, if there are several devices: it writes memory of another device
   Footprint footprint_;
   std::optional<Violation> found_;
 };
@@ -133,7 +134,8 @@ std::optional<Violation> Validator::run() {
   return found_;
 }
 
-// A program from a file may have been compiled for other opcodes; one made in memory need not say.
+// A program from a file may have been compiled for other opcodes. One made in memory need not name its
+// instruction set.
 bool Validator::check_isa() {
   const auto isa = program_.metadata.find("isa");
   if (isa == program_.metadata.end() || isa->second == isa_fingerprint()) return true;
@@ -142,7 +144,7 @@ bool Validator::check_isa() {
       fmt::format("compiled for instruction set {}, this build has {}", isa->second, isa_fingerprint()));
 }
 
-// Two backends know these parts, and no others.
+// The interpreters know only these parts.
 bool Validator::check_state_parts() {
   for (const Tensor& t : program_.tensors) {
     if (t.kind != TensorKind::kState || state_part(t.name, program_.limits)) continue;
@@ -174,12 +176,14 @@ bool Validator::check_devices() {
   return true;
 }
 
-// What is named is where the instruction runs, but for what it pushes; and that it only writes.
+// An instruction names tensors of the device that it runs on, except those that it pushes to, which it only
+// writes.
 bool Validator::check_device(uint32_t index, uint32_t device) {
   const Instruction& instruction = program_.instructions[index];
   if (const uint32_t named = device_of(program_.tensors, instruction); named != device) {
     return fail(Rule::kDevice, {index},
-                fmt::format("{}: its operands are on device {}", where(program_, index), named));
+                fmt::format("{}: runs on device {}, but its operands are on device {}",
+                            where(program_, index), device, named));
   }
   footprint_.clear();
   op_info(instruction.opcode).footprint(instruction, nullptr, footprint_);
@@ -203,8 +207,9 @@ bool Validator::check_scopes() {
   return check_block_scopes();
 }
 
-// A counter is polled on its own device. What an instruction pushes is released by its own signals, to all
-// devices; so every counter that it signals has system scope, and so has one on another device.
+// A counter is polled on its own device. An instruction's own signals release what it pushes, to all devices,
+// so all of its counters must have system scope if it pushes. A counter on another device must have it in any
+// case.
 bool Validator::check_scopes_of(uint32_t index, uint32_t device) {
   for (const Wait& w : program_.waits_of(program_.instructions[index])) {
     if (program_.counters[w.counter].device == device) continue;
@@ -223,7 +228,7 @@ bool Validator::check_scopes_of(uint32_t index, uint32_t device) {
   return true;
 }
 
-// A counter of block scope is seen by one SM only.
+// Only one SM sees a counter of block scope.
 bool Validator::check_block_scopes() {
   if (program_.queue_kind == QueueKind::kGlobal) {
     for (uint32_t c = 0; c < program_.counters.size(); ++c) {
@@ -281,7 +286,7 @@ bool Validator::check_progress(const HappensBefore& hb) {
                           where(program_, s.instruction), s.counter, s.needs, s.has));
 }
 
-// Visits the instructions in an order in which they can run; the log holds whoever touched each region last.
+// Visits the instructions in an order in which they can run. The log holds the last accesses to each region.
 bool Validator::check_accesses(const HappensBefore& hb) {
   for (const uint32_t i : hb.order()) {
     footprint_.clear();
@@ -297,8 +302,8 @@ bool Validator::check_accesses(const HappensBefore& hb) {
   return true;
 }
 
-// What an instruction writes it may not name by another operand, whichever parts it touches: nothing orders
-// the accesses of one instruction. Operations that update something have one operand for it.
+// An instruction must not name a tensor that it writes by another operand, too, whichever parts they touch:
+// nothing orders the accesses of one instruction. An operation that updates a tensor has one operand for it.
 bool Validator::check_aliases(uint32_t index) {
   const Instruction& instruction = program_.instructions[index];
   const std::vector<FieldInfo>& fields = op_info(instruction.opcode).fields;
@@ -376,7 +381,7 @@ bool Validator::check_conflicts(const HappensBefore& hb, uint32_t index, const R
   return ordered;
 }
 
-// Whether they were found before all that write after the instruction's set of events.
+// True if these readers were found to precede every write after the instruction's set of events.
 bool Validator::are_ordered_readers(const HappensBefore& hb, uint32_t index,
                                     const AccessLog::Nodes& met) const {
   const OrderedReaders asked{hb.event_set_of(index), met.readers, met.nodes.size()};
@@ -390,7 +395,8 @@ void Validator::keep_ordered_readers(const HappensBefore& hb, uint32_t index, co
                                                                            met.readers, met.nodes.size()};
 }
 
-// Whether the same was asked already, and no write came between: then it was in order. Notes it otherwise.
+// True if an equal read was checked since the tensor's last write: that one was in order, so this one is.
+// Otherwise notes this read.
 bool Validator::already_checked(const HappensBefore& hb, uint32_t index, const Region& region) {
   Reads& reads = reads_[region.tensor.index];
   if (std::exchange(reads.writes, log_.writes_of(region.tensor)) != reads.writes) {
@@ -441,9 +447,9 @@ std::string Validator::describe_wait(uint32_t instruction, const Wait& wait) con
                      wait.threshold, program_.counters[wait.counter].increments_per_pass);
 }
 
-// The shortest way to an order that is missing one edge: from `second` back over what it certainly waits for,
-// to the first that waits for a counter of `first`, but not for enough of it. Failing that, a wait of its
-// own.
+// Explains which edge is missing. Searches backwards from `second`, through the instructions that it
+// certainly waits for, for the nearest one that waits for a counter of `first`, but not for enough
+// increments. If there is none, `second` lacks a wait.
 std::string Validator::explain_order(const HappensBefore& hb, uint32_t first, const Region& region,
                                      uint32_t second) const {
   const auto signals = program_.signals_of(program_.instructions[first]);
@@ -456,9 +462,9 @@ std::string Validator::explain_order(const HappensBefore& hb, uint32_t first, co
                        where(program_, second));
   }
   constexpr uint32_t kUnseen = 0xffffffff;
-  std::vector<uint32_t> next(program_.instructions.size(), kUnseen);  // on the way to `second`
+  std::vector<uint32_t> next(program_.instructions.size(), kUnseen);  // on a path to `second`
   std::vector<uint32_t> reached = {second};
-  // Of a counter's producers, how many of the first have been followed.
+  // Of each counter: how many of its certain producers have been followed.
   std::vector<size_t> followed(program_.counters.size(), 0);
   next[second] = second;
   for (size_t r = 0; r < reached.size(); ++r) {
@@ -467,7 +473,7 @@ std::string Validator::explain_order(const HappensBefore& hb, uint32_t first, co
       std::string out = fmt::format("missing: {} -> counter {} -> {}", where(program_, first), wait->counter,
                                     where(program_, at));
       for (uint32_t i = at; i != second; i = next[i]) out += " -> " + where(program_, next[i]);
-      return out + fmt::format("\n{}, which other signals reach alone\n", describe_wait(at, *wait));
+      return out + fmt::format("\n{}, which other signals alone can reach\n", describe_wait(at, *wait));
     }
     const auto waits = program_.waits_of(program_.instructions[at]);
     for (size_t w = 0; w < waits.size(); ++w) {
@@ -485,7 +491,7 @@ std::string Validator::explain_order(const HappensBefore& hb, uint32_t first, co
                      where(program_, first), s.counter, where(program_, second));
 }
 
-// One that may write the part, but is visited later since nothing makes it run first.
+// Finds an instruction that may write the part but is visited later, because nothing makes it run first.
 std::optional<uint32_t> Validator::later_writer(const HappensBefore& hb, uint32_t index, const Region& part) {
   Footprint footprint;
   const auto rest = std::find(hb.order().begin(), hb.order().end(), index);
@@ -500,8 +506,7 @@ std::optional<uint32_t> Validator::later_writer(const HappensBefore& hb, uint32_
   return std::nullopt;
 }
 
-// What an instruction computes is what it computes of rows that have the same values: it must find the rows
-// that it reads written in its pass, all of them in the same way.
+// Data of the pass that an instruction reads must have been written before, all of it by one computation.
 bool Validator::check_values(const HappensBefore& hb, uint32_t index) {
   const std::optional<NoValue> none = values_.visit(index, program_.instructions[index], footprint_);
   if (!none) return true;
@@ -529,26 +534,25 @@ bool Validator::fail_stale(const HappensBefore& hb, uint32_t index, Region missi
   const std::string read = fmt::format("{}: reads {}", where(program_, index),
                                        format_region(program_, missing.tensor, missing.box));
   if (missing.part == Part::kNewTokens)
-    return fail(Rule::kStale, {index}, read + ", into which nothing has written this pass's tokens");
+    return fail(Rule::kStale, {index}, read + ", but no instruction has written this pass's tokens there");
   if (missing.part == Part::kActiveRows && logits_written) {
-    return fail(Rule::kStale, {index}, read + ", of which this pass has written only rows that want logits");
+    return fail(Rule::kStale, {index}, read + ", but this pass has written only rows that want logits");
   }
-  return fail(Rule::kStale, {index},
-              read + ", which nothing has written in this pass, or not all of it since it was last begun");
+  return fail(Rule::kStale, {index}, read + ", but this pass has not written all of it");
 }
 
 bool Validator::fail_mixed_values(uint32_t index, const NoValue& none) {
   const std::string read = fmt::format("{}: reads {}", where(program_, index),
                                        format_region(program_, none.region.tensor, none.region.box));
   if (none.one == NoValue::kNone || none.other == NoValue::kNone) {
-    return fail(Rule::kValue, {index}, read + ", of which this pass has written a part");
+    return fail(Rule::kValue, {index}, read + ", but this pass has written only a part of it");
   }
   const Instruction &one = program_.instructions[none.one], &other = program_.instructions[none.other];
   std::string how = "different operations";
   if (one.opcode == other.opcode) {
     const char* const operand = first_difference(program_.tensors, one, program_.tensors, other);
-    how =
-        operand == nullptr ? "the same of what was computed differently" : fmt::format("another {}", operand);
+    how = operand == nullptr ? "the same operation on inputs that were computed differently"
+                             : fmt::format("another {}", operand);
   }
   return fail(Rule::kValue, {index, none.one, none.other},
               fmt::format("{}, which {} and {} have written with {}", read, where(program_, none.one),
@@ -567,8 +571,9 @@ bool Validator::check_gate(const HappensBefore& hb) {
   return true;
 }
 
-// Rows and passes are counted once a pass, and a launch ends because somebody says so. A program without the
-// pass's control cannot be bound. What is decided on device 0 is brought to the others.
+// Exactly one instruction a pass counts rows and passes and decides whether the launch ends. Device 0
+// decides, and the decision is copied to the other devices. A program without the pass's control cannot be
+// bound, so it needs no check.
 bool Validator::check_decision(const HappensBefore& hb) {
   const std::optional<TensorId> control = program_.find_tensor(state_tensor::kControl);
   if (!control) return true;
@@ -587,14 +592,14 @@ bool Validator::check_decision(const HappensBefore& hb) {
     }
     if (!copies_decision(hb, writers[0], control_writers_[0][0], *control)) {
       return fail(Rule::kGate, {control_writers_[0][0], writers[0]},
-                  fmt::format("{}: does not bring device {} what {} decides in this pass",
+                  fmt::format("{}: does not copy to device {} what {} decides in this pass",
                               where(program_, writers[0]), device, where(program_, control_writers_[0][0])));
     }
   }
   return true;
 }
 
-// Whether what the instruction writes is what the decider has written to `control` in this pass.
+// True if the instruction copies what `decider` has written to `control` in this pass.
 bool Validator::copies_decision(const HappensBefore& hb, uint32_t index, uint32_t decider, TensorId control) {
   if (index == decider) return true;
   footprint_.clear();

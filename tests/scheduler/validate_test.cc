@@ -998,7 +998,7 @@ TEST(Gate, TheDecisionIsPushedBeforeItIsMade) {
     break;
   }
   draft.count_increments_and_follow();
-  expect_refused(draft.assemble(), Rule::kGate, {"does not bring device 1 what", "advance"});
+  expect_refused(draft.assemble(), Rule::kGate, {"does not copy to device 1 what", "advance"});
 }
 
 // ---- what instructions compute is of one kind for all rows
