@@ -93,7 +93,7 @@ class Validator {
   std::vector<LastWrite> last_writes_{program_.tensors.size()};
   std::vector<uint32_t> events_;
   // Readers of a box that were found to precede every write after a set of events. Hundreds of instructions
-  // read a box of which each of a tile's instructions then writes a part.
+  // read a box, and then each of a tile's instructions writes a part of it.
   struct OrderedReaders {
     uint32_t set, readers;  // HappensBefore::event_set_of(), AccessLog::Nodes::readers
     size_t nodes;           // number of readers; 0: unused

@@ -29,7 +29,7 @@ std::set<uint32_t> conflicts(const AccessLog& log, const Region& region) {
   return out;
 }
 
-TEST(AccessLog, ASharesWriterMeetsNoOtherShareOfItsDeal) {
+TEST(AccessLog, AShareConflictsWithNoOtherShareOfItsDivision) {
   AccessLog log(1);
   for (uint32_t s = 0; s < kRecords; ++s) log.record(share(s), 10 + s);
   EXPECT_EQ(conflicts(log, share(1)), (std::set<uint32_t>{11}));
@@ -38,8 +38,8 @@ TEST(AccessLog, ASharesWriterMeetsNoOtherShareOfItsDeal) {
   EXPECT_EQ(conflicts(log, access(Access::kWrite)), (std::set<uint32_t>{10, 11, 12}));
 }
 
-// Until the deal is complete, each of its writers conflicts with earlier accesses.
-TEST(AccessLog, ADealHidesWhatCameBeforeItWhenItIsComplete) {
+// Until the division is complete, each of its writers conflicts with earlier accesses.
+TEST(AccessLog, ACompleteDivisionHidesEarlierAccesses) {
   AccessLog log(1);
   log.record(access(Access::kWrite), 1);
   log.record(access(Access::kRead), 2);
@@ -47,12 +47,12 @@ TEST(AccessLog, ADealHidesWhatCameBeforeItWhenItIsComplete) {
   EXPECT_EQ(conflicts(log, share(1)), (std::set<uint32_t>{1, 2}));
   log.record(share(2), 12);
   EXPECT_EQ(conflicts(log, share(1)), (std::set<uint32_t>{1, 2}));
-  log.record(access(Access::kRead), 3);  // during the deal: not hidden
+  log.record(access(Access::kRead), 3);  // within the division: not hidden
   log.record(share(1), 11);
   EXPECT_EQ(conflicts(log, access(Access::kWrite)), (std::set<uint32_t>{3, 10, 11, 12}));
 }
 
-TEST(AccessLog, TheNextDealHidesTheOneBefore) {
+TEST(AccessLog, TheNextDivisionHidesThePreviousOne) {
   AccessLog log(1);
   for (uint32_t s = 0; s < kRecords; ++s) log.record(share(s), 10 + s);
   log.record(access(Access::kRead), 20);
@@ -63,14 +63,14 @@ TEST(AccessLog, TheNextDealHidesTheOneBefore) {
   EXPECT_EQ(conflicts(log, access(Access::kRead)), (std::set<uint32_t>{30, 31, 32}));
 }
 
-TEST(AccessLog, AWholeWriteHidesADeal) {
+TEST(AccessLog, AWholeWriteHidesADivision) {
   AccessLog log(1);
   for (uint32_t s = 0; s < kRecords; ++s) log.record(share(s), 10 + s);
   log.record(access(Access::kWrite), 20);
   EXPECT_EQ(conflicts(log, share(0)), (std::set<uint32_t>{20}));
 }
 
-TEST(AccessLog, WhoReadsAPieceOfABoxThatWasCutDoesNotReadTheOthers) {
+TEST(AccessLog, AReaderOfAPieceOfACutBoxDoesNotReadTheOtherPieces) {
   AccessLog log(1);
   log.record(access(Access::kRead), 1);
   log.record(access(Access::kWrite, {0, 6, 2, 4}), 2);
@@ -79,8 +79,8 @@ TEST(AccessLog, WhoReadsAPieceOfABoxThatWasCutDoesNotReadTheOthers) {
   EXPECT_EQ(conflicts(log, access(Access::kWrite, {0, 6, 4, 6})), (std::set<uint32_t>{1}));
 }
 
-// Random boxes overlap. For each cell the log knows the last writer and all readers since.
-TEST(AccessLog, FindsWhoTouchedEachCellLast) {
+// Records random, overlapping boxes. For each cell the log must know the last writer and all readers since.
+TEST(AccessLog, FindsTheLastAccessesToEachCell) {
   constexpr uint32_t kAccesses = 3000;
   constexpr uint64_t kRows = 6, kCols = 40;
   struct Cell {

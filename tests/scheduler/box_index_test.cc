@@ -24,7 +24,7 @@ std::set<uint32_t> overlapping(const BoxIndex<Entry>& index, const Box& box) {
   return out;
 }
 
-// Enough boxes for several blocks, of all magnitudes.
+// Boxes of all magnitudes, enough for several blocks.
 TEST(BoxIndex, FindsTheBoxesThatOverlapAndCutsThem) {
   constexpr uint64_t kRows = 300, kCols = 3000;
   constexpr uint32_t kSteps = 3000;
@@ -34,7 +34,7 @@ TEST(BoxIndex, FindsTheBoxesThatOverlapAndCutsThem) {
     return std::pair(begin, begin + 1 + random() % std::min<uint64_t>(most, end - begin));
   };
   BoxIndex<Entry> index;
-  std::vector<Entry> all;  // the same, one after the other
+  std::vector<Entry> all;  // the expected contents
   for (uint32_t step = 0; step < kSteps; ++step) {
     const auto [row_begin, row_end] = range(kRows);
     const auto [col_begin, col_end] = range(kCols);
@@ -61,7 +61,7 @@ TEST(BoxIndex, FindsTheBoxesThatOverlapAndCutsThem) {
   }
 }
 
-TEST(BoxIndex, KeepsWhatIsAddedAfterACut) {
+TEST(BoxIndex, KeepsEntriesThatAreAddedAfterACut) {
   BoxIndex<Entry> index;
   index.add({{0, 4, 0, 4}, 1, 1});
   index.add({{0, 4, 0, 4}, 2, 2});
@@ -69,11 +69,11 @@ TEST(BoxIndex, KeepsWhatIsAddedAfterACut) {
   EXPECT_EQ(overlapping(index, {0, 4, 0, 4}), (std::set<uint32_t>{2}));
 }
 
-// Windows of single rows and single units, in any order, beside one box over all rows and one over all
-// columns: as the records of a file may have them that no scheduler has written.
+// Boxes of single rows and units in random order, beside one box of all rows and one of all columns. A
+// program file that our scheduler has not made may contain such windows.
 TEST(BoxIndex, VisitsFewBoxesThatDoNotOverlap) {
   constexpr uint64_t kRows = 2048, kUnits = 16;
-  constexpr uint64_t kMostVisited = 200;  // for each that is asked for, of 32,768
+  constexpr uint64_t kMostVisited = 200;  // of 32,768, for each query
   std::vector<Box> windows;
   for (uint64_t row = 0; row < kRows; ++row) {
     for (uint64_t unit = 0; unit < kUnits; ++unit) windows.push_back({row, row + 1, unit * 8, unit * 8 + 8});

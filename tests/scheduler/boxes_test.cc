@@ -30,7 +30,7 @@ std::vector<Box> all_boxes() {
   return out;
 }
 
-TEST(Boxes, DifferenceHasEachElementOutsideTheCutOnceAndNoOther) {
+TEST(Boxes, DifferenceIsExactlyTheElementsOutsideTheCut) {
   for (const Box& box : all_boxes()) {
     for (const Box& cut : all_boxes()) {
       std::vector<Box> rest;

@@ -54,7 +54,7 @@ TEST(Compile, MakesAQueueForEachSmOrOneForAll) {
   }
 }
 
-// A queue that is popped first in, first out must have an instruction after those that it waits for.
+// Otherwise an instruction could block the queue before those that it waits for.
 TEST(Compile, PutsAGlobalQueueInSerialOrder) {
   const Graph graph = tiny_graph(7);
   const Program p = compile_as(graph, {Policy::kRoundRobin, QueueKind::kGlobal, 7});
@@ -76,7 +76,7 @@ TEST(Compile, GatesAPassOnItsLastInstruction) {
   }
 }
 
-TEST(Compile, EstimatesWhatTheProgramTakes) {
+TEST(Compile, EstimatesTheTimeOfItsProgram) {
   for (const uint32_t sms : kSmCounts) {
     for (const Graph& graph :
          {tiny_graph(sms), build_llama_graph(shortened_preset("llama-3.2-1b", 2), {.sms = sms}),
@@ -95,7 +95,7 @@ TEST(Compile, EstimatesWhatTheProgramTakes) {
   }
 }
 
-TEST(Compile, RefusesWhatCannotBeAProgram) {
+TEST(Compile, RefusesGraphsThatCannotBecomePrograms) {
   const auto refusal = [](const Graph& graph, uint32_t sms) {
     try {
       compile(graph, machine_of(sms), {});

@@ -21,7 +21,7 @@ Region share(uint32_t share, Part part) {
   return {{0}, kAll, Access::kWrite, 0, part, true, kShares, share};
 }
 
-// Of one tensor. Values are made up: no instruction computes them.
+// Contents of one tensor. The values are made up: no instruction computes them.
 struct OneTensor {
   ValueTable values;
   Contents contents{1, values};
@@ -64,7 +64,7 @@ TEST(Contents, NamesTwoWritersOfDifferentValues) {
   EXPECT_EQ((std::set<uint32_t>{found.one, found.other}), (std::set<uint32_t>{10, 11}));
 }
 
-TEST(Contents, OfAllActiveRowsIsOneOfThoseThatWantLogitsAndNotTheOtherWayRound) {
+TEST(Contents, AllActiveRowsIncludeThoseThatWantLogitsButNotConversely) {
   OneTensor active, logits, whole;
   active.contents.write(region(kAll, Part::kActiveRows), 1, 0);
   logits.contents.write(region(kAll, Part::kLogitsRows), 1, 0);
@@ -77,7 +77,7 @@ TEST(Contents, OfAllActiveRowsIsOneOfThoseThatWantLogitsAndNotTheOtherWayRound) 
     EXPECT_EQ(whole.find(region(kAll, part)), 1U);
 }
 
-TEST(Contents, RowsThatWantLogitsWrittenAgainLeaveNoValueToAllActiveRows) {
+TEST(Contents, RewritingRowsThatWantLogitsLeavesAllActiveRowsWithoutAValue) {
   OneTensor t;
   t.contents.write(region(kAll, Part::kActiveRows), 1, 0);
   t.contents.write(region(kAll, Part::kLogitsRows), 2, 0);
@@ -85,7 +85,7 @@ TEST(Contents, RowsThatWantLogitsWrittenAgainLeaveNoValueToAllActiveRows) {
   EXPECT_EQ(t.find(region(kAll, Part::kActiveRows)), kNoValue);
 }
 
-TEST(Contents, WhatIsWrittenInSomeStatesOnlyHasNoValue) {
+TEST(Contents, AWriteInOnlySomeStatesLeavesNoValue) {
   OneTensor t;
   t.contents.write(region(kAll), 1, 0);
   Region uncertain = region({0, 1, 0, 1});
@@ -95,14 +95,14 @@ TEST(Contents, WhatIsWrittenInSomeStatesOnlyHasNoValue) {
   EXPECT_EQ(t.find(region({1, kSide, 0, kSide})), 1U);
 }
 
-TEST(Contents, LeavesOfAnotherLayoutAreOthers) {
+TEST(Contents, LeavesOfDifferentLayoutsAreDifferentParts) {
   OneTensor t;
   t.contents.write(region(kAll, Part::kSeenLeaves, 4), 1, 0);
   EXPECT_EQ(t.find(region(kAll, Part::kSeenLeaves, 4)), 1U);
   EXPECT_EQ(t.find(region(kAll, Part::kSeenLeaves, 6)), kNoValue);
 }
 
-TEST(Contents, SharesTogetherAreThePart) {
+TEST(Contents, AllSharesTogetherAreThePart) {
   OneTensor t;
   t.write_shares(Part::kDividedRows, 1, {0, 2});
   EXPECT_EQ(t.find(region(kAll, Part::kActiveRows)), kNoValue);
@@ -110,7 +110,7 @@ TEST(Contents, SharesTogetherAreThePart) {
   EXPECT_EQ(t.find(region(kAll, Part::kActiveRows)), 1U);
 }
 
-TEST(Contents, SharesOfDifferentValuesAreNoPart) {
+TEST(Contents, SharesWithDifferentValuesHaveNoCommonValue) {
   OneTensor t;
   t.write_shares(Part::kDividedRows, 1, {0, 2});
   t.write_shares(Part::kDividedRows, 2, {1});
@@ -119,7 +119,7 @@ TEST(Contents, SharesOfDifferentValuesAreNoPart) {
   EXPECT_EQ(t.find(region(kAll, Part::kActiveRows)), kNoValue);
 }
 
-TEST(Contents, TheFirstShareOfTheNextDealTakesBackTheOneBefore) {
+TEST(Contents, TheFirstShareOfTheNextDivisionInvalidatesThePreviousOne) {
   OneTensor t;
   t.write_shares(Part::kItemPlaces, 1);
   EXPECT_EQ(t.find(region(kAll, Part::kItemPlaces, kShares)), 1U);
@@ -129,21 +129,21 @@ TEST(Contents, TheFirstShareOfTheNextDealTakesBackTheOneBefore) {
   EXPECT_EQ(t.find(region(kAll, Part::kItemPlaces, kShares)), 1U);
 }
 
-TEST(Contents, WhatItemsHaveToThemselvesAndWhatTheyShareAreAllActiveRows) {
+TEST(Contents, ItemRowsAndSplitRowsTogetherAreAllActiveRows) {
   OneTensor t;
   t.write_shares(Part::kItemRows, 1);
   EXPECT_EQ(t.find(region(kAll, Part::kActiveRows)), kNoValue);
   t.write_shares(Part::kSplitRows, 2);
   const Value first = t.find(region(kAll, Part::kActiveRows));
   EXPECT_EQ(first, t.values.either(1, 2));
-  // The next layer's.
+  // The next layer writes.
   t.write_shares(Part::kItemRows, 3);
   EXPECT_EQ(t.find(region(kAll, Part::kActiveRows)), kNoValue);
   t.write_shares(Part::kSplitRows, 4);
   EXPECT_EQ(t.find(region(kAll, Part::kActiveRows)), t.values.either(3, 4));
 }
 
-TEST(Contents, AShareOfTheNextLayerThatIsDroppedLeavesNoValue) {
+TEST(Contents, ADroppedShareOfTheNextLayerLeavesNoValue) {
   for (const Part dropped : {Part::kItemRows, Part::kSplitRows}) {
     OneTensor t;
     t.write_shares(Part::kItemRows, 1);
@@ -158,15 +158,15 @@ TEST(Contents, AShareOfTheNextLayerThatIsDroppedLeavesNoValue) {
   }
 }
 
-TEST(Contents, SharesOfOneLayerDoNotCompleteAnothers) {
+TEST(Contents, SharesOfOneLayerDoNotCompleteThoseOfAnother) {
   OneTensor t;
   t.write_shares(Part::kItemRows, 1);
   t.write_shares(Part::kSplitRows, 2);
-  t.write_shares(Part::kSplitRows, 3);  // of the next, whose items are dropped
+  t.write_shares(Part::kSplitRows, 3);  // the next layer's, whose kItemRows are dropped
   EXPECT_EQ(t.find(region(kAll, Part::kActiveRows)), kNoValue);
 }
 
-TEST(Contents, AreTheSameHoweverTheyWereCut) {
+TEST(Contents, AreEqualHoweverTheirBoxesAreCut) {
   ValueTable values;
   Contents a(2, values), b(1, values);
   a.write({{1}, kAll, Access::kWrite, 0, Part::kActiveRows, true}, 1, 0);
@@ -179,7 +179,7 @@ TEST(Contents, AreTheSameHoweverTheyWereCut) {
   EXPECT_FALSE(a.same_as({1}, b, {0}));
 }
 
-TEST(ValueTable, NumbersWhatIsComputedAlikeAlike) {
+TEST(ValueTable, GivesEqualComputationsEqualNumbers) {
   ValueTable values;
   const std::array<uint64_t, 3> words = {1, 2, 3}, others = {1, 2, 4};
   EXPECT_EQ(values.computation(words), values.computation(words));

@@ -1,5 +1,5 @@
-// Compares dependencies with brute force: the waits and signals of a compiled program order exactly the
-// conflicting accesses.
+// Checks by brute force that the waits and signals of a compiled program order all conflicting accesses, and
+// that no wait is redundant.
 #include "scheduler/dependencies.h"
 
 #include <fmt/format.h>
@@ -53,7 +53,7 @@ TEST(Dependencies, OrderEveryConflictOfATinyLlama) {
   }
 }
 
-TEST(Dependencies, OrderEveryConflictOfALlamaCutForAnotherMachine) {
+TEST(Dependencies, OrderEveryConflictOfALlamaMadeForAnotherMachine) {
   const Graph graph = build_llama_graph(tiny_config(), {.sms = 20, .context = 600});
   for (const uint32_t sms : kSmCounts) {
     for (const Compilation& how : compilations_for(sms)) expect_sound(graph, how);
@@ -66,7 +66,7 @@ TEST(Dependencies, OrderEveryConflictOfLlama1b) {
 }
 
 // Every wait is necessary: without it a conflict would be unordered.
-TEST(Dependencies, HaveNoWaitTooManyInLlamas) {
+TEST(Dependencies, HaveNoRedundantWaitInLlamas) {
   for (const uint32_t sms : kSmCounts) {
     const Graph graph = build_llama_graph(tiny_config(), {.sms = sms, .context = 600});
     const Program program = compile_as(graph, {Policy::kRoundRobin, QueueKind::kPerSm, sms});
@@ -77,7 +77,7 @@ TEST(Dependencies, HaveNoWaitTooManyInLlamas) {
   EXPECT_THAT(Ordering(graph, program).redundant_waits(), IsEmpty());
 }
 
-TEST(Dependencies, OfNothingAreNone) {
+TEST(Dependencies, AreEmptyForAnEmptyGraph) {
   const Dependencies deps = derive_dependencies({});
   EXPECT_TRUE(deps.joins.empty() && deps.waits.empty() && deps.signals.empty());
 }

@@ -28,7 +28,7 @@ struct Compilation {
   QueueKind queue_kind;
   uint32_t sms;
 };
-// Every policy, and the global queue.
+// Every policy with a queue for each SM, and the global queue.
 std::vector<Compilation> compilations_for(uint32_t sms);
 Program compile_as(const Graph& graph, const Compilation& how);
 

@@ -14,7 +14,7 @@ namespace {
 
 using Instructions = std::set<uint32_t>;
 
-// The definition, literally: a run for every threshold, with explicit sets.
+// Implements the definition literally: one run for every threshold, with explicit sets.
 class Reference {
  public:
   explicit Reference(const Program& program) : program_(program) {
@@ -88,7 +88,7 @@ class Reference {
   Wait gate_;
 };
 
-// A program of waits and signals only; nothing else affects the order.
+// Builds a program of waits and signals only, because nothing else affects the order.
 class Flow {
  public:
   Flow(uint32_t sms, uint32_t counters) : queues_(sms) {
@@ -124,7 +124,7 @@ class Flow {
   std::vector<std::vector<Instruction>> queues_;
 };
 
-// Waits for values that earlier signals reach; increments of 0 to 3.
+// A random program whose waits are reached by earlier signals, so that it never gets stuck.
 Program random_flow(uint32_t instructions, uint32_t counters, RandomOrder& random) {
   constexpr uint64_t kMostSms = 3, kMostWaits = 2, kMostSignals = 2, kMostIncrement = 3;
   const auto below = [&](uint64_t limit) { return static_cast<uint32_t>(random.below(limit)); };
@@ -169,7 +169,7 @@ void expect_as_defined(const Program& program) {
   }
 }
 
-TEST(HappensBefore, IsAsDefinedForCountersUsedAnyhow) {
+TEST(HappensBefore, IsAsDefinedForAnyUseOfCounters) {
   constexpr uint64_t kPrograms = 300;
   for (uint64_t seed = 0; seed < kPrograms && !::testing::Test::HasFailure(); ++seed) {
     RandomOrder random(seed);
@@ -189,8 +189,8 @@ TEST(HappensBefore, IsAsDefinedForCountersWithManyThresholds) {
   }
 }
 
-// Two of three increments bring the counter to 2, so none of the three is certain by itself. But the last two
-// wait for the first.
+// Any two of the three increments bring the counter to 2, so the sum alone makes none of them certain. But
+// two of the instructions wait for the first.
 TEST(HappensBefore, WhatALowerThresholdNeedsPrecedesAHigherOne) {
   Flow flow(1, 2);
   flow.add(0, {}, {{0, 1}});

@@ -165,7 +165,8 @@ void Ordering::find_conflicts() {
   }
 }
 
-// Returns whether a wait of `after` covers `before`; if `operand` is given, only waits that guard it count.
+// True if a wait of c.after, other than `without`, covers c.before. If `operand` is given, only waits that
+// guard it count.
 bool Ordering::waited(const Conflict& c, uint32_t pass_after, std::optional<uint8_t> operand,
                       const Wait* without) const {
   const size_t at = (c.across ? pass_after - 1 : pass_after) * count_ + c.before;
@@ -208,7 +209,7 @@ std::string Ordering::left_behind() const {
 std::vector<std::string> Ordering::redundant_waits() const {
   std::vector<std::string> out;
   for (uint32_t i = 0; i < count_; ++i) {
-    if (node_of_[i] + 1 == count_) continue;  // the last node's waits end the pass
+    if (node_of_[i] + 1 == count_) continue;  // the last node also waits in order to end the pass
     for (const Wait& w : program_.waits_of(program_.instructions[i])) {
       const bool needed = std::any_of(conflicts_[i].begin(), conflicts_[i].end(),
                                       [&](const Conflict& c) { return !waited(c, 1, std::nullopt, &w); });

@@ -1,5 +1,5 @@
-// The order that a program's waits and signals guarantee, and the order that its footprints need, computed by
-// brute force over two passes without any code of the scheduler.
+// Computes by brute force, over two passes and without the scheduler's code, the order that a program's waits
+// and signals guarantee and the order that its footprints require.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@ class Ordering {
 
   // "" if the records are the graph's nodes, each of them once.
   std::string misplaced() const;
-  // "" if every counter is one set of instructions that each add one, no two counters have the same set, and
-  // every wait is for all of this pass's increments or all of the previous pass's.
+  // "" if each instruction adds at most one to a counter, no two counters have the same instructions, and
+  // every wait is for all increments of this pass or of the previous one.
   std::string miscounted() const;
   // "" if two passes run to their end in queue order.
   std::string deadlock() const { return deadlock_; }
-  // "" if all conflicting accesses are ordered by waits and signals as in the serial order, within a pass and
-  // from one pass to the next; reads by a wait that guards their operand. The gate and the order of queues do
-  // not count.
+  // "" if waits and signals order all conflicting accesses as the serial order does, within a pass and from
+  // one pass to the next. For reads, the wait must guard the operand. The gate and the order of queues do not
+  // count.
   std::string unordered() const;
   // "" if all instructions have finished when the gate opens.
   std::string left_behind() const;

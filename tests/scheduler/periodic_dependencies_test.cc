@@ -1,4 +1,4 @@
-// Compares with the plain derivation: the results must be identical.
+// Compares with derive_dependencies(): the results must be identical.
 #include "scheduler/periodic_dependencies.h"
 
 #include <fmt/format.h>
@@ -61,7 +61,7 @@ TEST(PeriodicDependencies, AreThoseOfTheWholeGraphOfAnyDepth) {
 }
 
 // The layers are alike, but an extra stage changes what one of them reads or leaves.
-TEST(PeriodicDependencies, AreThoseOfTheWholeGraphWhereAStageIsBetweenLayers) {
+TEST(PeriodicDependencies, AreThoseOfTheWholeGraphIfAStageIsBetweenLayers) {
   const Graph whole = graph_of(shortened_preset("llama-3.2-1b", 8), 20, 16, 1);
   const auto periods = find_periods(whole, 5);
   ASSERT_TRUE(periods);
@@ -78,15 +78,15 @@ TEST(PeriodicDependencies, AreThoseOfTheWholeGraphWhereAStageIsBetweenLayers) {
   }
 }
 
-TEST(PeriodicDependencies, AreThoseOfTheWholeGraphWhereNothingRepeats) {
+TEST(PeriodicDependencies, AreThoseOfTheWholeGraphIfNothingRepeats) {
   for (uint32_t seed = 0; seed < 100; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     expect_same(random_graph(seed));
   }
 }
 
-// Arbitrary periods: they may depend on stages before all of them, or on each other.
-TEST(PeriodicDependencies, AreThoseOfTheWholeGraphWhereRandomStagesRepeat) {
+// Arbitrary periods may depend on stages before all of them, or on each other.
+TEST(PeriodicDependencies, AreThoseOfTheWholeGraphIfRandomStagesRepeat) {
   constexpr uint32_t kGraphs = 300;
   uint32_t found = 0;
   for (uint32_t seed = 0; seed < kGraphs; ++seed) {

@@ -39,13 +39,13 @@ TEST(Periods, AreTheLayersOfAModel) {
   }
 }
 
-TEST(Periods, AreAsManyAsAskedFor) {
+TEST(Periods, AreAtLeastAsManyAsAskedFor) {
   const Graph graph = layered_graph(256, 256);
   EXPECT_TRUE(find_periods(graph, kAlike));
   EXPECT_FALSE(find_periods(graph, kAlike + 1));
 }
 
-TEST(Periods, EndWhereALayerDiffers) {
+TEST(Periods, EndBeforeALayerThatDiffers) {
   Graph graph = layered_graph(16, 0);
   change<QkvRope>(graph, 5, [](QkvRope& op) { op.epsilon *= 2; });
   const auto periods = find_periods(graph, 2);
@@ -53,7 +53,7 @@ TEST(Periods, EndWhereALayerDiffers) {
   EXPECT_EQ(periods->count, 5U);
 }
 
-TEST(Periods, AreNoneWhereASingleInstanceDiffers) {
+TEST(Periods, AreNotFoundIfASingleInstanceDiffers) {
   Graph graph = layered_graph(16, 0);
   Instruction& last = graph.nodes[find_periods(graph, kAlike)->begin(3) - 1];
   auto op = last.as<MatvecResidual>();
@@ -62,7 +62,7 @@ TEST(Periods, AreNoneWhereASingleInstanceDiffers) {
   EXPECT_FALSE(find_periods(graph, kAlike));
 }
 
-TEST(Periods, AreNoneWhereLayersShareACache) {
+TEST(Periods, AreNotFoundIfLayersShareACache) {
   Graph graph = layered_graph(16, 0);
   const TensorId other = graph.nodes[find_periods(graph, kAlike)->begin(1)].as<QkvRope>().k_cache;
   Instruction& reader = graph.nodes.back();
@@ -72,7 +72,7 @@ TEST(Periods, AreNoneWhereLayersShareACache) {
   EXPECT_FALSE(find_periods(graph, kAlike));
 }
 
-TEST(Periods, AreNoneOfNothing) {
+TEST(Periods, AreNotFoundInAnEmptyGraph) {
   EXPECT_FALSE(find_periods({}, 2));
 }
 

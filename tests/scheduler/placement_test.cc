@@ -56,7 +56,7 @@ TEST(Placement, ZigZagGoesBackAndForth) {
 
 // Weights are loaded before their record's inputs are complete; data from other ranks is not, and sending
 // takes the SM's time.
-TEST(NodeTimes, OfAnExchangeKeepTheSmBusy) {
+TEST(NodeTimes, OfAnExchangeCountAsBusyTime) {
   const Graph graph =
       build_llama_graph(shortened_preset("llama-3.1-8b", 1),
                         {.sms = 132, .context = 1024, .rows = 64, .tile_rows = 64, .ranks = 2});
@@ -77,7 +77,8 @@ TEST(NodeTimes, OfAnExchangeKeepTheSmBusy) {
   EXPECT_GT(products, 0U);
 }
 
-// Assigns the largest first to the least loaded: after any stage the loads differ by at most one node's time.
+// The policy places the largest nodes first, on the least loaded SM, so after any stage the loads differ by
+// at most one node's time.
 TEST(Placement, WaveBalancesStageAfterStage) {
   for (const uint32_t sms : {2U, 7U, 132U}) {
     const Scene s = llama_scene(shortened_preset("llama-3.2-1b", 2), sms);
@@ -99,7 +100,7 @@ TEST(Placement, WaveBalancesStageAfterStage) {
   }
 }
 
-// A greedy policy does not win every time; compile() then uses the other one.
+// A greedy policy is not always the best; compile() then uses another one.
 TEST(Placement, ListIsWithinAPercentOfRoundRobinOrBetterForThePresets) {
   for (const std::string& name : preset_names()) {
     const Scene s = llama_scene(preset_config(name), 132);
@@ -107,7 +108,7 @@ TEST(Placement, ListIsWithinAPercentOfRoundRobinOrBetterForThePresets) {
   }
 }
 
-TEST(Placement, NoneIsFasterThanItsBusiestSm) {
+TEST(Placement, IsNotFasterThanItsBusiestSm) {
   const Scene s = llama_scene(shortened_preset("llama-3.2-1b", 2), 132);
   for (const Policy policy : kPolicies) {
     const Placement p = s.placed(policy);

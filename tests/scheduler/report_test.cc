@@ -114,7 +114,7 @@ TEST(TimePass, FollowsTheLongestChain) {
     ASSERT_FALSE(timing.critical_path.empty());
     EXPECT_EQ(p.instructions[timing.critical_path.back()].opcode, static_cast<uint16_t>(Opcode::kAdvance));
   }
-  // Alone with unlimited SMs: embed, six stages in each layer, lm_head, sample, advance.
+  // With unlimited SMs: embed, six stages in each layer, lm_head, sample, advance.
   const PassTiming chain = time_pass(p, {}, true);
   EXPECT_EQ(chain.critical_path.size(), 1 + static_cast<size_t>(config.num_layers) * 6 + 3);
 }

@@ -1,5 +1,4 @@
-// One test for each error that a program can have, named after it, and tests for programs that must not be
-// refused.
+// Tests named after the error in their program, and tests of programs that must be accepted.
 #include "scheduler/validate.h"
 
 #include <algorithm>
@@ -358,7 +357,7 @@ TEST(Race, TwoWritersOfARegion) {
                           {"SM 0 pc 0 (embed)", "SM 1 pc 0 (embed)", "residual[0:16, 0:32]"});
 }
 
-TEST(Race, OverwritesWhatIsStillRead) {
+TEST(Race, OverwritesATensorThatIsStillRead) {
   Hand hand(2);
   hand.embed(0, 0, kUnits, {}, {{0, 1}});
   hand.gate_up(0, 0, kUnits, {{0, 1, kReadsResidual}}, {{1, 1}});
@@ -366,7 +365,8 @@ TEST(Race, OverwritesWhatIsStillRead) {
   expect_refused_and_seen(hand.build(1), Rule::kRace, {"gate_up_silu", "SM 1 pc 0 (embed)"});
 }
 
-// One writer waits for all readers; this proves nothing for another writer, which waits for all but the last.
+// The wait of the writer that waits for all readers does not order the writer that waits for all but the
+// last.
 TEST(Race, WaitsForFewerReadersThanAnotherWriter) {
   constexpr uint32_t kReaders = 10;
   for (const uint32_t fewer : {1U, 2U}) {
@@ -383,19 +383,19 @@ TEST(Race, WaitsForFewerReadersThanAnotherWriter) {
   }
 }
 
-TEST(Race, TheOrderOfAQueueIsNoOrder) {
+TEST(Race, QueuesDoNotOrderTheirInstructions) {
   Hand hand(1);
   hand.embed(0, 0, kUnits, {}, {{0, 1}});
   hand.gate_up(0, 0, kUnits, {}, {{0, 1}});
   expect_refused_and_seen(hand.build(0), Rule::kRace, {"SM 0 pc 0 (embed)", "SM 0 pc 1 (gate_up_silu)"});
 }
 
-TEST(Race, ThresholdThatOthersReach) {
+TEST(Race, ThresholdThatOtherSignalsReach) {
   Hand hand(3);
   hand.embed(0, 0, kUnits, {}, {{0, 1}});
   hand.lm_head(1, {{0, 1, kHeadReadsResidual}}, {{1, 1}});
   hand.gate_up(2, 0, kUnits, {{0, 1, kReadsResidual}}, {{1, 1}});
-  // Needs only the MLP, but waits for whichever of the two readers finishes first.
+  // It needs the MLP's output, but either of the two readers can end its wait.
   hand.down(0, {{1, 1, kReadsMlp}}, {{2, 1}});
   expect_refused_and_seen(hand.build(2), Rule::kRace, {"matvec_residual"});
 }
@@ -418,7 +418,7 @@ TEST(Race, SecondStageOfASharedCounterDoesNotWaitForTheFirst) {
 
 // ---- the gate
 
-TEST(Gate, InstructionNobodyWaitsFor) {
+TEST(Gate, InstructionThatNoOtherWaitsFor) {
   Hand hand(2);
   hand.embed(0, 0, kUnits, {}, {{0, 1}});
   hand.gate_up(0, 0, kUnits, {{0, 1, kReadsResidual}}, {{1, 1}});
@@ -448,7 +448,7 @@ TEST(Gate, NoInstructionEndsALaunch) {
   expect_refused(draft.assemble(), Rule::kGate, {"state.control", "no launch would end"});
 }
 
-// One after the other, so that there is no race: each pass would count as two.
+// They run one after the other, so there is no race, but each pass would count as two.
 TEST(Gate, TwoInstructionsEndALaunch) {
   Draft draft = two_layers();
   Step again = draft.queues.front().back();
@@ -471,7 +471,7 @@ TEST(Progress, TwoSMsWaitForEachOther) {
   expect_refused_and_seen(hand.build(1), Rule::kProgress, {"waits for counter", "stops at 0"});
 }
 
-TEST(Progress, ProducerBehindItsConsumerInTheQueue) {
+TEST(Progress, ProducerAfterItsConsumerInTheQueue) {
   Hand hand(1);
   hand.gate_up(0, 0, kUnits, {{0, 1, kReadsResidual}}, {{1, 1}});
   hand.embed(0, 0, kUnits, {}, {{0, 1}});
@@ -498,7 +498,7 @@ TEST(Progress, WaitForItself) {
   expect_refused_and_seen(hand.build(0), Rule::kProgress, {"SM 0 pc 0 (embed)"});
 }
 
-TEST(Progress, WaitForACounterThatNobodySignals) {
+TEST(Progress, WaitForACounterThatNoInstructionSignals) {
   Mlp mlp;
   mlp.down_waits.push_back({3, 1, 0});
   expect_refused_and_seen(mlp.build(), Rule::kProgress, {"counter 3", "stops at 0"});
@@ -553,19 +553,19 @@ TEST(Scope, GateOfOneBlock) {
 
 // ---- stale reads
 
-TEST(Stale, ReadOfWhatNobodyWrites) {
+TEST(Stale, ReadOfATensorThatNoInstructionWrites) {
   Hand hand(1);
   hand.gate_up(0, 0, kUnits, {}, {{0, 1}});
   expect_refused_and_seen(hand.build(0), Rule::kStale, {"gate_up_silu", "weighted[0:16, 0:32]"});
 }
 
-TEST(Stale, ReadOfAPartThatNobodyWrites) {
+TEST(Stale, ReadOfAPartThatNoInstructionWrites) {
   Mlp mlp;
   mlp.second_half_begins = kHalf + 1;
   expect_refused_and_seen(mlp.build(), Rule::kStale, {"gate_up_silu", "weighted[0:16, 16:24]"});
 }
 
-TEST(Stale, ReadOfWhatIsWrittenLaterInThePass) {
+TEST(Stale, ReadOfATensorThatIsWrittenLaterInThePass) {
   Hand hand(2);
   hand.embed(0, 0, kUnits, {}, {{0, 1}});
   hand.down(0, {{0, 1, guards<&MatvecResidual::residual>()}}, {{1, 1}});
@@ -590,7 +590,7 @@ TEST(Accepts, WriterOfAllRowsForAReaderOfThoseThatWantLogits) {
       ASSERT_EQ(op.logits_only, 1U);
       op.logits_only = 0;
     });
-  // Its input must also be of all rows: the projection before it may not leave out any.
+  // The projection before must then write all rows, too, because they are its input.
   for (Step* step : steps_of(draft, Opcode::kMatvecResidual, 1))
     change<MatvecResidual>(*step, [&](MatvecResidual& op) {
       if (draft.rest.tensors[op.input.index].name != "mlp") op.logits_only = 0;
@@ -616,15 +616,15 @@ TEST(Stale, DroppedSample) {
 
 TEST(Stale, CacheThatNoRecordWrites) {
   Draft draft = two_layers();
-  // The last unit is one of the last head's V.
+  // The last unit belongs to the last head's V.
   change<QkvRope>(*steps_of(draft, Opcode::kQkvRope, 1).back(), [](QkvRope& op) { --op.num_units; });
   const Program program = draft.assemble();
   expect_refused_and_seen(program, Rule::kStale, {"attention of layer 1", "cache.1.v", "this pass's tokens"});
   EXPECT_TRUE(some_exact_run_fails(program));
 }
 
-// The tensor's shape allows both layouts for two leaves, so each record fits it.
-TEST(Stale, LeavesThatTheirReaderLooksForElsewhere) {
+// With two leaves the tensor's shape fits both layouts, so each record is valid alone.
+TEST(Stale, LeavesInAnotherLayoutThanTheirReaderExpects) {
   LlamaConfig config = tiny_config();
   config.num_layers = 1;
   const Graph graph = build_llama_graph(config, {.sms = 1, .context = 2 * kLeafTokens});
@@ -746,7 +746,7 @@ TEST(Structure, QueuesThatLeaveInstructionsOut) {
   expect_refused(program, Rule::kStructure, {"queues"});
 }
 
-TEST(Structure, GateThatNobodySignals) {
+TEST(Structure, GateThatNoInstructionSignals) {
   Program program = Mlp().build();
   program.counters.push_back({});
   program.gate_counter = 3;
@@ -761,7 +761,7 @@ TEST(Structure, CompiledForAnotherInstructionSet) {
   expect_refused(program, Rule::kStructure, {"instruction set other", isa_fingerprint().c_str()});
 }
 
-TEST(Structure, PartOfTheStateThatThereIsNot) {
+TEST(Structure, PartThatTheStateDoesNotHave) {
   Program program = Mlp().build();
   program.tensors[kRows].name = "state.row";
   expect_refused(program, Rule::kStructure, {"'state.row'", "no such part"});
@@ -847,14 +847,14 @@ TEST(Device, ShareOfAnotherRank) {
   expect_refused_and_seen(draft.assemble(), Rule::kOperands, {"weights", "on device 1, expected 0"});
 }
 
-// For a token that no rank looks up all ranks push zeros; a token that two ranks look up is added twice.
+// If no rank looks up a token, all ranks push zeros for it; if two ranks do, it is added twice.
 TEST(Device, TokensOfAnotherRank) {
   Draft draft = two_ranks();
   change<EmbedPush>(step_on(draft, Opcode::kEmbedPush, 1), [](EmbedPush& op) { op.first_token = 0; });
   expect_refused_and_seen(draft.assemble(), Rule::kOperands, {"first_token: 0", "the rank's share"});
 }
 
-// A run touches only what it may, but multiplies the weights of other tokens.
+// No run shows this error: the accesses are allowed, but they read the weights of other tokens.
 TEST(Device, WeightsOfOtherTokens) {
   Draft draft = two_ranks();
   change<LmHead>(step_on(draft, Opcode::kLmHead, 1), [](LmHead& op) {
@@ -864,7 +864,7 @@ TEST(Device, WeightsOfOtherTokens) {
   expect_refused(draft.assemble(), Rule::kOperands, {"weights_unit", "the rank's share"});
 }
 
-// Without its half of the embedding, the owner adds up the previous pass's sums.
+// Without the other rank's half of the embedding, the owner adds the previous pass's sums.
 TEST(Device, PartialSumsThatNoRankPushes) {
   Draft draft = two_ranks();
   const Step* pushing = &step_on(draft, Opcode::kEmbedPush, 1);
@@ -882,10 +882,10 @@ TEST(Scope, SignalToAPeerOfGpuScope) {
   expect_refused_and_seen(draft.assemble(), Rule::kScope, {"not of system scope"});
 }
 
-TEST(Scope, ReleaseOfWhatIsPushedAtGpuScope) {
+TEST(Scope, ReleaseOfAPushAtGpuScope) {
   Program program = two_ranks().assemble();
-  // A counter that only its own device signals; but one of the signalling instructions pushes to the other
-  // device.
+  // Finds a counter of system scope that only its own device signals: one of the signalling instructions
+  // pushes to the other device.
   std::vector<uint32_t> foreign(program.counters.size(), 0);
   Draft draft(program);
   for (const Step* s : draft.steps()) {
@@ -900,7 +900,7 @@ TEST(Scope, ReleaseOfWhatIsPushedAtGpuScope) {
   FAIL() << "other devices signal every counter";
 }
 
-TEST(Scope, CounterThatIsNotWhereItIsWaitedFor) {
+TEST(Scope, CounterOnAnotherDeviceThanItsWait) {
   Draft draft = two_ranks();
   Step& step = step_on(draft, Opcode::kGateUpSilu, 1);
   draft.rest.counters[step.waits.front().counter].device = 0;
@@ -918,7 +918,7 @@ TEST(Race, SignalToAPeerDropped) {
   expect_refused_and_seen(draft.assemble(), Rule::kRace, {"nothing orders them"});
 }
 
-// The first record of the opcode on the device that signals the other one, and that signal.
+// The first record of the opcode on the device that signals the other device, and this signal.
 std::pair<Step*, Signal*> peer_signal(Draft& draft, Opcode opcode, uint32_t device) {
   for (Step* step : draft.steps()) {
     if (step->record.opcode != static_cast<uint16_t>(opcode) || device_of_step(draft, *step) != device)
@@ -931,8 +931,8 @@ std::pair<Step*, Signal*> peer_signal(Draft& draft, Opcode opcode, uint32_t devi
   return {draft.steps().front(), nullptr};
 }
 
-// Each rank waits for the other's partial sums before it pushes its own. A program in which only one does is
-// valid.
+// Each rank waits for the other's partial sums before it pushes its own. If only one rank does this, the
+// program is valid.
 TEST(Progress, TwoRanksWaitForEachOther) {
   Draft draft = two_ranks();
   std::string wait;
@@ -949,7 +949,7 @@ TEST(Progress, TwoRanksWaitForEachOther) {
                           {"rank 0 SM 0", "(matvec_push of layer 0)", wait.c_str()});
 }
 
-// Then the other device may use the decision of the previous pass.
+// The other device could use the decision of the previous pass.
 TEST(Gate, OpensEarlyOnAnotherDevice) {
   Draft draft = two_ranks();
   const auto [push, opens] = peer_signal(draft, Opcode::kPushState, 0);
@@ -961,7 +961,7 @@ TEST(Gate, OpensEarlyOnAnotherDevice) {
   expect_refused_and_seen(draft.assemble(), Rule::kGate, {"rank 0 SM 0", "(push_state)", gate.c_str()});
 }
 
-TEST(Gate, ADeviceThatNobodyTellsTheDecision) {
+TEST(Gate, DeviceThatDoesNotReceiveTheDecision) {
   Draft draft = two_ranks();
   for (std::vector<Step>& queue : draft.queues) {
     std::erase_if(queue,
@@ -974,7 +974,7 @@ TEST(Gate, ADeviceThatNobodyTellsTheDecision) {
   expect_refused(draft.assemble(), Rule::kGate, {"writes state.control of device 1"});
 }
 
-// It would push the decision of the previous pass.
+// push_state would push the decision of the previous pass.
 TEST(Gate, TheDecisionIsPushedBeforeItIsMade) {
   Draft draft = two_ranks();
   const uint32_t gate = draft.rest.gate_counter, pushed = static_cast<uint32_t>(draft.rest.counters.size());
@@ -1001,7 +1001,7 @@ TEST(Gate, TheDecisionIsPushedBeforeItIsMade) {
   expect_refused(draft.assemble(), Rule::kGate, {"does not copy to device 1 what", "advance"});
 }
 
-// ---- what instructions compute is of one kind for all rows
+// ---- all rows come from one computation
 
 TensorId tensor_named(const Draft& draft, std::string_view name, uint32_t device = 0) {
   const auto found = std::ranges::find_if(
@@ -1010,14 +1010,14 @@ TensorId tensor_named(const Draft& draft, std::string_view name, uint32_t device
   return {static_cast<uint32_t>(found - draft.rest.tensors.begin())};
 }
 
-// Of two layers, with tiles of rows: attention that the host plans, and sums in parts.
+// A program of two layers for row tiles, with planned attention and K splits.
 Draft two_layers_of_tiles(uint32_t context) {
   const Graph graph =
       build_llama_graph(tiny_parts_config(), {.sms = 7, .context = context, .rows = 17, .tile_rows = 32});
   return Draft(compile_as(graph, {Policy::kList, QueueKind::kPerSm, 7}));
 }
 
-// What the next layer's record leaves out has still the values of the layer before.
+// Rows that the later layer's record leaves out still have the values of the layer before.
 TEST(Value, RowsLeftOutOfALaterLayer) {
   Draft draft = two_layers();
   for (Step* step : steps_of(draft, Opcode::kGateUpSilu, 1))
@@ -1027,8 +1027,8 @@ TEST(Value, RowsLeftOutOfALaterLayer) {
                   "another gate"});
 }
 
-// Not even if nothing reads rows of both layers at once before the tokens are drawn.
-TEST(Value, RowsLeftOutOfALaterLayerAndOfWhatReadsThem) {
+// The error is found even if no record reads rows of both layers before the tokens are sampled.
+TEST(Value, RowsLeftOutOfALaterLayerAndOfItsReaders) {
   Draft draft = two_layers();
   for (Step* step : steps_of(draft, Opcode::kGateUpSilu, 1))
     change<GateUpSilu>(*step, [](GateUpSilu& op) { op.num_rows = 1; });
@@ -1053,7 +1053,7 @@ TEST(Value, RowsLeftOutOfALaterLayerAndOfWhatReadsThem) {
   expect_refused(draft.assemble(), Rule::kValue, {"(advance)", "state.sampled", "sample"});
 }
 
-TEST(Value, ADroppedAdditionToSomeColumnsOfTheResidual) {
+TEST(Value, DroppedAdditionToSomeColumnsOfTheResidual) {
   Draft draft(small_programs()[10]);
   ASSERT_GT(draft.rest.machine.sms, 1U);
   const Step* dropped = steps_of(draft, Opcode::kMatvecResidual, 0).back();
@@ -1063,7 +1063,7 @@ TEST(Value, ADroppedAdditionToSomeColumnsOfTheResidual) {
   expect_refused(draft.assemble(), Rule::kValue, {"weighted", "matvec_residual"});
 }
 
-TEST(Stale, ADroppedShareOfPlannedAttentionOfALaterLayer) {
+TEST(Stale, DroppedShareOfPlannedAttentionOfALaterLayer) {
   for (const Opcode opcode : {Opcode::kPlannedAttention, Opcode::kPlannedMerge}) {
     Draft draft = two_layers_of_tiles(kPlannedLeafTokens + 100);
     const Step* dropped = steps_of(draft, opcode, 1).front();
@@ -1071,11 +1071,11 @@ TEST(Stale, ADroppedShareOfPlannedAttentionOfALaterLayer) {
       std::erase_if(queue, [&](const Step& s) { return &s == dropped; });
     draft.count_increments_and_follow();
     const char* missing = opcode == Opcode::kPlannedAttention ? "partial" : "attention";
-    expect_refused(draft.assemble(), Rule::kStale, {missing, "since it was last begun"});
+    expect_refused(draft.assemble(), Rule::kStale, {missing, "has not written all of it"});
   }
 }
 
-TEST(Value, ColumnsOfALaterLayerThatNoRankAddsUp) {
+TEST(Value, ColumnsOfALaterLayerThatNoRankSums) {
   Draft draft = two_ranks();
   for (Step* step : steps_of(draft, Opcode::kReduceResidual, 1))
     change<ReduceResidual>(*step, [](ReduceResidual& op) {
@@ -1084,7 +1084,7 @@ TEST(Value, ColumnsOfALaterLayerThatNoRankAddsUp) {
   expect_refused(draft.assemble(), Rule::kValue, {"weighted@", "reduce_residual"});
 }
 
-// Tokens of earlier passes would be of the layer that wrote last.
+// A later pass would read tokens of the layer that wrote last, in both layers.
 TEST(Value, TwoLayersShareACache) {
   Draft draft = two_layers();
   const TensorId k = tensor_named(draft, "cache.1.k"), v = tensor_named(draft, "cache.1.v");
@@ -1092,12 +1092,12 @@ TEST(Value, TwoLayersShareACache) {
     change<QkvRope>(*step, [&](QkvRope& op) { op.k_cache = k, op.v_cache = v; });
   for (Step* step : steps_of(draft, Opcode::kAttention, 0))
     change<Attention>(*step, [&](Attention& op) { op.k_cache = k, op.v_cache = v; });
-  // What is read of the cache in layer 0 comes before what layer 1 writes.
+  // Within a pass, layer 0 reads the cache before layer 1 writes it, so only the second write is wrong.
   expect_refused(draft.assemble(), Rule::kValue,
                  {"qkv_rope of layer 0", "qkv_rope of layer 1", "both write this pass's tokens to cache.1."});
 }
 
-// Changes one record of a stage, which others share an output with.
+// Changes one record of a stage whose records write different parts of one tensor.
 template <class Op, class Fn>
 Program with_one_changed(Draft draft, Opcode opcode, uint16_t layer, Fn&& fn) {
   const std::vector<Step*> steps = steps_of(draft, opcode, layer);
@@ -1157,7 +1157,7 @@ TEST(Value, SplitsThatReadDifferentCaches) {
   expect_refused(program, Rule::kValue, {"partial", "another k_cache"});
 }
 
-TEST(Value, PartsThatTakeOtherColumns) {
+TEST(Value, PartsOfOtherColumns) {
   Draft draft = two_layers_of_tiles(200);
   const std::vector<Step*> parts = steps_of(draft, Opcode::kMatvecPart, 0);
   const auto last = parts.back()->record.as<MatvecPart>();
@@ -1181,7 +1181,7 @@ TEST_F(Operands, KeysAndValuesInOneCache) {
   expect_refused_and_seen(draft.assemble(), Rule::kOperands, {"k_cache and v_cache both name cache.0.k"});
 }
 
-TEST_F(Operands, ResidualProductOfWhatItWrites) {
+TEST_F(Operands, ResidualProductThatReadsItsOutput) {
   expect_refused_and_seen(
       changed<MatvecResidual>(kDownIndex, [](MatvecResidual& op) { op.input = {kWeighted}; }),
       Rule::kOperands, {"input and weighted both name weighted"});
@@ -1207,7 +1207,7 @@ TEST_F(Operands, ResidualThatIsThePartialSums) {
   expect_refused_and_seen(draft.assemble(), Rule::kOperands, {"partial and residual both name exchange@"});
 }
 
-// The vocabulary is as large as what a record may have to put back: as many rows, too.
+// The vocabulary is chosen so that both tensors have the same shape.
 TEST_F(Operands, LogitsThatAreSavedOverThemselves) {
   LlamaConfig config = tiny_config();
   config.num_layers = 1;
@@ -1219,9 +1219,9 @@ TEST_F(Operands, LogitsThatAreSavedOverThemselves) {
   expect_refused_and_seen(draft.assemble(), Rule::kOperands, {"logits and saved both name logits"});
 }
 
-// ---- parts of the state of one shape
+// ---- parts of the state with equal shapes
 
-// `other` has the shape of the part that the operand takes.
+// Expects that `other`, a part of the state with the operand's shape, is refused for the operand.
 template <class Op>
 void expect_own_part(const LlamaConfig& config, const GraphOptions& options, Opcode opcode, uint16_t layer,
                      TensorId Op::*operand, const char* other) {
@@ -1236,7 +1236,7 @@ void expect_own_part(const LlamaConfig& config, const GraphOptions& options, Opc
                           {fmt::format("tensor '{}', expected '{}'", other, own).c_str()});
 }
 
-constexpr uint32_t kBlocksOfMasks = 32;  // as many as a short mask has words
+constexpr uint32_t kBlocksOfMasks = 32;  // a block table as long as a mask of the smallest vocabulary
 
 TEST_F(Operands, BlockTableThatIsTheMasks) {
   LlamaConfig config = tiny_config();
@@ -1249,10 +1249,11 @@ TEST_F(Operands, BlockTableThatIsTheMasks) {
 
 TEST_F(Operands, OutputThatIsTheAdjustments) {
   constexpr uint32_t kRowsOfPass = 512;
-  const GraphOptions options{.sms = 1,
-                             .context = 1024,  // 512 entries of output are as long as a sequence's tokens
-                             .rows = kRowsOfPass,
-                             .sequences = launch_passes(kRowsOfPass)};
+  const GraphOptions options{
+      .sms = 1,
+      .context = 1024,  // 512 entries of output have the size of a sequence's adjustments
+      .rows = kRowsOfPass,
+      .sequences = launch_passes(kRowsOfPass)};
   ASSERT_EQ(adjustment_bytes(options.context), kRowsOfPass * sizeof(OutputToken));
   expect_own_part(tiny_config(), options, Opcode::kAdvance, kNoTag, &Advance::output,
                   state_tensor::kAdjustments);
@@ -1272,8 +1273,9 @@ TEST_F(Operands, ItemsThatAreTheAdjustments) {
                   state_tensor::kAdjustments);
 }
 
-// Whatever operand names a part of the state, of any instruction: so that a new one has the check, too.
-TEST_F(Operands, EveryPartOfTheStateIsCalledLikeTheOperandsThatNameIt) {
+// Covers every operand of every instruction that names a part of the state, so that a new one is checked,
+// too.
+TEST_F(Operands, PartsOfTheStateHaveTheNamesOfTheirOperands) {
   std::vector<Program> programs = small_programs();
   programs.insert(programs.end(), shared_programs().begin(), shared_programs().end());
   Footprint footprint;
@@ -1303,12 +1305,12 @@ TEST(Accepts, ThresholdsOfTwoStagesOnOneCounter) {
   expect_accepted(hand.build(0));
 }
 
-TEST(Accepts, PartialThresholdThatTheProducerIsNeededFor) {
+TEST(Accepts, PartialThresholdThatRequiresTheProducer) {
   Hand hand(2);
   hand.embed(0, 0, kUnits, {}, {{0, 2}});
   hand.lm_head(1, {{0, 2, kHeadReadsResidual}}, {{0, 1}});
   hand.gate_up(0, 0, kUnits, {{0, 2, kReadsResidual}}, {{0, 1}});
-  // Two of the four increments may be missing, but not those of the embedding, for which the readers wait.
+  // The readers wait for the embedding, so the counter cannot reach 4 without the embedding's two increments.
   hand.embed(1, 0, kUnits, {{0, 4, guards<&Embed::residual>()}}, {{1, 1}});
   expect_accepted(hand.build(1));
 }
@@ -1329,7 +1331,7 @@ TEST(Accepts, BlockCounterWithinOneSm) {
   expect_accepted(program);
 }
 
-TEST(Accepts, WaitOfThePreviousPassBesideTheOneThatCounts) {
+TEST(Accepts, WaitForThePreviousPassBesideOneForThisPass) {
   Mlp mlp;
   mlp.gate_up_waits.push_back({2, 0, kReadsResidual});
   expect_accepted(mlp.build());
@@ -1344,7 +1346,7 @@ bool can_be_shared(const ModelShape& model, uint32_t ranks) {
   return true;
 }
 
-// 9 and 15: SmolLM2's two smaller models.
+// SmolLM2's two smaller models have 9 and 15 query heads.
 bool has_odd_heads(const std::string& preset) {
   return preset == "smollm2-135m" || preset == "smollm2-360m";
 }
@@ -1352,7 +1354,7 @@ bool has_odd_heads(const std::string& preset) {
 // Every policy, kind of queue and SM count.
 class AcceptsPreset : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(AcceptsPreset, WhateverTheSchedulerMakes) {
+TEST_P(AcceptsPreset, ProgramsOfEveryPolicyAndMachine) {
   for (const uint32_t sms : kSmCounts) {
     const Graph graph = build_llama_graph(preset_config(GetParam()), {.sms = sms});
     for (const Compilation& how : compilations_for(sms)) {
@@ -1362,7 +1364,7 @@ TEST_P(AcceptsPreset, WhateverTheSchedulerMakes) {
   }
 }
 
-// Programs of tiles of rows, for passes of `rows` rows. All layers but the last are alike, so two suffice.
+// A graph of row tiles for passes of `rows` rows. All layers except the last are alike, so two suffice.
 Graph graph_of_tiles(const std::string& preset, uint32_t rows, uint32_t ranks = 1) {
   constexpr uint32_t kTileRows = 256;
   return build_llama_graph(
@@ -1370,10 +1372,11 @@ Graph graph_of_tiles(const std::string& preset, uint32_t rows, uint32_t ranks = 
       {.sms = 132, .context = 2048, .rows = rows, .tile_rows = kTileRows, .ranks = ranks});
 }
 
-TEST_P(AcceptsPreset, WhateverTheSchedulerMakesOfTilesOfRows) {
+TEST_P(AcceptsPreset, ProgramsOfRowTiles) {
   for (const uint32_t rows : {17U, 64U, 256U, 2048U}) {
     const Graph graph = graph_of_tiles(GetParam(), rows);
-    // Every policy and the global queue for one number of rows: placement hardly depends on it.
+    // Placement hardly depends on the rows: all policies and the global queue run for one number of rows
+    // only.
     std::vector<Compilation> ways = {{Policy::kList, QueueKind::kPerSm, 132}};
     if (rows == 64) ways = compilations_for(132);
     for (const Compilation& how : ways) {
@@ -1392,7 +1395,7 @@ std::string name_of_preset(const ::testing::TestParamInfo<std::string>& param) {
 
 INSTANTIATE_TEST_SUITE_P(Presets, AcceptsPreset, ::testing::ValuesIn(preset_names()), name_of_preset);
 
-// The layers of a model are alike, so a few represent all; one model is compiled whole.
+// The layers of a model are alike, so three represent all; one model is compiled whole.
 TEST_P(AcceptsPreset, SharedByRanks) {
   constexpr int kLayers = 3;
   uint32_t shared = 0;
@@ -1413,7 +1416,7 @@ TEST_P(AcceptsPreset, SharedByRanks) {
   EXPECT_EQ(shared > 0, !has_odd_heads(GetParam()));
 }
 
-// The programs of tiles of each size that an engine compiles for several GPUs.
+// The programs of row tiles that an engine compiles for several GPUs.
 TEST_P(AcceptsPreset, TilesSharedByRanks) {
   uint32_t shared = 0;
   for (const uint32_t ranks : {2U, 4U, 8U}) {
@@ -1440,12 +1443,12 @@ TEST(AcceptsTiles, OfRanksPlacedByAnyPolicy) {
   }
 }
 
-// The programs that an engine compiles for one GPU or several, for passes of all sizes. Compiling throws if
-// one is invalid.
+// The programs that an engine compiles for one GPU or several, for passes of all sizes. compile_gpu_program()
+// throws if one is invalid.
 class AcceptsEngine : public ::testing::TestWithParam<std::string> {};
 
-// The number of layers of every preset to prove, at most as many as it has; if unset, two layers of some
-// presets.
+// Environment variable: prove this many layers, at most all, of every preset. If it is unset, two layers of
+// some presets.
 constexpr const char* kLayersVariable = "SERVAL_PROVE_LAYERS";
 
 std::vector<std::string> presets_to_prove() {
@@ -1453,8 +1456,8 @@ std::vector<std::string> presets_to_prove() {
   return {"llama-3.1-8b", "llama-3.1-70b"};
 }
 
-// Programs of vectors and of tiles; with --batch-invariant, tiles also for few rows, and vectors in tile
-// order for a single row.
+// Vector programs and tile programs. With --batch-invariant, also tile programs for few rows, and vectors in
+// tile order for a single row.
 std::vector<ProgramLimits> sizes_of_passes() {
   std::vector<ProgramLimits> sizes = {{.rows = 1, .batch_invariant = true},
                                       {.rows = kDefaultRows, .batch_invariant = true},
@@ -1466,7 +1469,7 @@ std::vector<ProgramLimits> sizes_of_passes() {
 
 TEST_P(AcceptsEngine, ProgramsOfAllSizes) {
   struct Sharing {
-    uint32_t ranks, sms;  // of a rank: with 66, two ranks share a GPU
+    uint32_t ranks, sms;  // SMs of a rank: with 66, two ranks share a GPU
   };
   constexpr Sharing kSharings[] = {{1, 132}, {2, 132}, {2, 66}, {4, 132}, {8, 132}};
   LlamaConfig model = preset_config(GetParam());
@@ -1509,7 +1512,7 @@ TEST(Explanation, ShowsTheOperandThatNoWaitGuards) {
   EXPECT_THAT(explanation_of(mlp.build()), HasSubstr("do not guard operand 0 of SM 0 pc 1 (gate_up_silu)"));
 }
 
-TEST(Explanation, SaysThatNoWaitLeadsFromOneToTheOther) {
+TEST(Explanation, SaysThatNoWaitConnectsThem) {
   Mlp mlp;
   mlp.down_waits = {};
   EXPECT_THAT(explanation_of(mlp.build()),
@@ -1523,7 +1526,7 @@ TEST(Explanation, SaysThatTheFirstSignalsNothing) {
   EXPECT_THAT(explanation_of(mlp.build()), HasSubstr("SM 1 pc 0 (embed) signals no counter"));
 }
 
-// The reader waits for one embedding, which should have waited for the other two.
+// The reader waits for one embedding, which waits for too few of the others.
 TEST(Explanation, FollowsTheChainToTheWaitThatIsTooShort) {
   Hand hand(2);
   hand.embed(0, 0, kHalf, {}, {{0, 2}});
