@@ -87,7 +87,7 @@ constexpr bool is_pushed(Field Op::*member) {
   return false;
 }
 
-// Whether an operand only says which part of the outputs a record computes.
+// True if an operand only selects the part of an operation's outputs that a record computes.
 template <class Op, class Field>
 constexpr bool is_window(Field Op::*member) {
   if constexpr (std::is_same_v<Field, uint32_t> && requires { Op::kWindows; }) {
@@ -98,8 +98,7 @@ constexpr bool is_window(Field Op::*member) {
   return false;
 }
 
-// `op`, whose operands name the first rank's tensors, as an instance of rank `rank`, whose tensors are so
-// many further on. Operands that are pushed to stay as they are.
+// Returns `op`, whose operands name rank 0's tensors, as an instance of rank `rank`, whose tensors follow `rank` places later in the table. Operands that are pushed to do not change.
 template <class Op>
 constexpr Op on_rank(Op op, uint32_t rank) {
   Op::fields([&](auto member, const char*, const char*) {

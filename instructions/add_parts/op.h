@@ -64,7 +64,7 @@ struct AddParts {
   }
 };
 
-// Those from num_parts on are not read.
+// Parts from index num_parts on are not read.
 constexpr std::array<TensorId, kMaxColumnParts> parts_of(const AddParts& op) {
   return {op.part0, op.part1, op.part2, op.part3};
 }

@@ -36,7 +36,7 @@ struct PathSummary {
 
 inline constexpr const char* kLinkState = "link";
 
-// What an SM's consumers did, and what they waited for when they did not compute.
+// Time of an SM's consumers: computing, or waiting for something.
 struct SmSummary {
   uint32_t sm = 0;
   std::string name;  // sm_name()

@@ -104,7 +104,7 @@ constexpr NamedNumber kNamedNumbers[] = {
     {"Infinity", "0E000000", std::numeric_limits<double>::infinity()},
 };
 
-// Whether text[at, at + size) is a value by itself, but for a sign.
+// True if text[at, at + size) is a whole value, apart from a sign before it.
 bool is_whole_value(std::string_view text, std::size_t at, std::size_t size) {
   constexpr std::string_view kBefore = " \t\r\n:[,-", kAfter = " \t\r\n,]}";
   const std::size_t end = at + size;
@@ -112,7 +112,7 @@ bool is_whole_value(std::string_view text, std::size_t at, std::size_t size) {
          (end >= text.size() || kAfter.find(text[end]) != kAfter.npos);
 }
 
-// Puts literals in the place of names outside of strings; returns whether there were any.
+// Replaces names outside of strings by literals; returns true if there were any.
 bool replace_named_numbers(std::string& text) {
   bool found = false, in_string = false;
   for (std::size_t at = 0; at < text.size(); ++at) {

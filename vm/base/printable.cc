@@ -28,7 +28,7 @@ struct Character {
   size_t bytes;
 };
 
-// With which `text` begins; none where that is not UTF-8.
+// The first character of `text`; none if it is not valid UTF-8.
 std::optional<Character> first_of(std::string_view text) {
   constexpr struct {
     unsigned char mask, lead;

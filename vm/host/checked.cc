@@ -228,7 +228,7 @@ void Checked::touch(const Region& region, uint32_t pass, uint32_t index, const C
   }
 }
 
-// What one instruction writes, it touches by one operand.
+// An instruction must access a region that it writes by one operand only.
 void Checked::check_aliases(uint32_t id) {
   for (const Region& w : footprint_) {
     if (!writes(w.access)) continue;
@@ -242,7 +242,7 @@ void Checked::check_aliases(uint32_t id) {
   }
 }
 
-// A read of what lives within a pass, or of this pass's tokens in a cache.
+// Checks reads of tensors that live within a pass, and of this pass's tokens in a cache.
 void Checked::check_reads(const Region& region, uint32_t pass, uint32_t index, const Clock& clock) {
   const Tensor& tensor = program_.tensors[region.tensor.index];
   if (lives_within_pass(tensor)) check_fresh(region, pass, index, clock);

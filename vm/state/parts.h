@@ -10,15 +10,13 @@
 
 namespace serval {
 
-// The tensor that a part of the state (vm/state/names.h) is in programs with these limits; none if
-// no part has the name. A tensor's shape does not say which it is: several parts may have the same.
+// The tensor of a part of the state (vm/state/names.h) in programs with these limits; none if no part has the name. The shape does not identify a part: several parts may have the same one.
 std::optional<Tensor> state_part(std::string_view name, const StateLimits& limits);
 
-// The part that an instruction's operand of this name names, if it names a part: the one that is called like
-// it, or like it on a peer ("peer_rows"); attention's list is the operand "items". Empty: none.
+// The part of the state that an operand of this name must name: the part of the same name, also with the prefix "peer_" ("peer_rows"); for "items", attention's list. Empty if the name belongs to no part.
 std::string_view state_part_of_operand(std::string_view operand);
 
-// Whether what the tensor holds is of one pass: read in it only after it was written in it.
+// True if the tensor's contents belong to one pass: they are read only after the same pass has written them.
 bool lives_within_pass(const Tensor& tensor);
 
 }  // namespace serval

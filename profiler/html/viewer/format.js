@@ -32,7 +32,7 @@ function formatPercent(share) {
   return `${(100 * share).toFixed(1)} %`;
 }
 
-// With thin spaces between thousands; fractions only where they are most of the number.
+// Formats a number with thin spaces between thousands, and with a fraction only if it is small.
 function formatCount(value) {
   const text = value >= 10 || Number.isInteger(value) ? value.toFixed(0) : value.toFixed(1);
   return text.replace(/\B(?=(\d{3})+$)/g, "\u2009");

@@ -41,11 +41,11 @@ inline constexpr uint32_t kWideHalves = 2;
 template <class Config>
 using WideSums = float[kWideHalves][Config::kTileTokens / 2];
 
-// Where the units of a tile lie in their weight tensors.
+// Places of a tile's units in their weight tensors.
 enum class Units : uint32_t {
-  kNeighbours,       // of one matrix: one box of 16 units
-  kHalf,             // of one matrix, at most 8: the first warpgroup's
-  kNeighboursApart,  // of one matrix in each half: two boxes of 8
+  kNeighbours,       // 16 of one matrix, in one box
+  kHalf,             // at most 8 of one matrix, all for the first warpgroup
+  kNeighboursApart,  // 8 of one matrix in each half: two boxes of 8
   kPairs,            // 8 of each of two matrices, in one box: a warp has one unit of each
   kWidePairs,        // 16 of each of two matrices: one such box for each half of the tile
 };

@@ -50,7 +50,7 @@ function drawGroupNames(pane, nameOf) {
   });
 }
 
-// The same for roles, but they have names only if there is room for all.
+// Draws the roles' names, but only if there is room for all of them.
 function drawMemberNames(pane, nameOf) {
   const { rowLayout, rowsArea } = pane;
   const line = pane.px(kSmallText + 2);

@@ -45,7 +45,7 @@ function mix(colour, ground, strength) {
 function cssColour([red, green, blue]) {
   return `rgb(${red} ${green} ${blue})`;
 }
-// As ImageData has them on a little-endian machine.
+// A colour as one word of ImageData on a little-endian machine.
 function packColour([red, green, blue]) {
   return (0xff000000 | (blue << 16) | (green << 8) | red) >>> 0;
 }

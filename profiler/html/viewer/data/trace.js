@@ -127,7 +127,7 @@ class Trace {
   rankOfRow(row) {
     return this.rankOf(Math.floor(row / this.roles.length));
   }
-  // As its GPU numbers it, and with its GPU where there are several.
+  // An SM's number on its GPU. smName() also names the GPU if there are several.
   localSm(sm) {
     return sm % this.smsOfRank;
   }
