@@ -246,7 +246,7 @@ class Leaves {
         const uint32_t kv_tile = HeadKvTiles::kFirstValues + first + h;
         if (kFewQueries || first > 0) kv_tiles_.wait();
         if (!kFewQueries && first > 0) group_.sync();
-        weigh_strips(step, weights, kv_tile, outputs[h]);
+        multiply_strips(step, weights, kv_tile, outputs[h]);
         if (kv_tile == last) continue;
         __syncwarp();
         kv_tiles_.load_ahead(step, next, following, kv_tile);
@@ -256,7 +256,7 @@ class Leaves {
         __syncwarp();
         kv_tiles_.load_ahead(step, next, following, last);
       }
-      hand_over(last, outputs);
+      share_outputs(last, outputs);
       group_.sync();
       store(step, first, last, targets);
       if (kOwnOutputs || (next.none() && last == HeadKvTiles::kCount - 1)) continue;
@@ -264,9 +264,9 @@ class Leaves {
       kv_tiles_.load_ahead(step, next, following, last);
     }
   }
-  __device__ __forceinline__ void weigh_strips(const Step& step,
-                                               const Weights (&weights)[kWarpStrips][kQueryFragments],
-                                               uint32_t kv_tile, Output (&total)[kQueryFragments]) const {
+  __device__ __forceinline__ void multiply_strips(const Step& step,
+                                                  const Weights (&weights)[kWarpStrips][kQueryFragments],
+                                                  uint32_t kv_tile, Output (&total)[kQueryFragments]) const {
 #pragma unroll
     for (Output& t : total) tiles::fill(t, 0);
 #pragma unroll
@@ -281,8 +281,8 @@ class Leaves {
   __device__ __forceinline__ WarpOutput* outputs_of(uint32_t kv_tile, uint32_t warp) const {
     return kOwnOutputs ? &scratch_.outputs[warp] : kv_tiles_.buffer(kv_tile, warp).outputs;
   }
-  __device__ __forceinline__ void hand_over(uint32_t kv_tile,
-                                            const Output (&outputs)[kHeldTiles][kQueryFragments]) const {
+  __device__ __forceinline__ void share_outputs(uint32_t kv_tile,
+                                                const Output (&outputs)[kHeldTiles][kQueryFragments]) const {
     WarpOutput* const to = outputs_of(kv_tile, warp_);
     __syncwarp();
 #pragma unroll

@@ -36,8 +36,8 @@ constexpr TileShape with_rows_halved(TileShape tile, uint32_t least, uint32_t un
   return tile;
 }
 
-// Limits of an instance of a reduction (instructions/reduce_residual): at most so many units, whose sums of
-// squares are pushed together; and at least so many rows, as many as its warps process at a time.
+// Limits of an instance of a reduction (instructions/reduce_residual): most units, whose sums of squares are
+// pushed together; and fewest rows, the number that its warps process at a time.
 inline constexpr uint32_t kMostUnitsReduced = 32, kRowsReducedTogether = 16;
 
 // Tile shape for the reduction of a slice, which streams no weights: as many units as possible, and rows

@@ -41,8 +41,8 @@ class Copies {
 
   // Called repeatedly while the record's inputs are not ready: issues loads of some more pages of the first
   // stream, as far as buffers are free. These hold blocks that earlier passes wrote: all but the last block,
-  // to which this pass's token belongs. Few pages at a time: the polls for the inputs wait behind their
-  // loads. In kernels of single rows.
+  // to which this pass's token belongs. Few pages at a time, because the polls for the inputs
+  // queue up after their loads. Only in kernels of single rows.
   __device__ __forceinline__ void while_waiting() {
     leave_if_requested();
     if constexpr (!kSingleRows) return;
@@ -53,46 +53,47 @@ class Copies {
     if (early_ == 0) ptx::fence_proxy_async_global();
     const uint32_t begin = early_ % pages;
     const uint32_t most = begin + min(kEarlyTogether, Memory::kPages - early_);
-    early_ += bring_block<true>(stream, b, find_row(stream, b), begin, most) - begin;
+    early_ += load_block<true>(stream, b, find_row(stream, b), begin, most) - begin;
   }
 
   // The inputs may be read.
   __device__ __forceinline__ void run() {
     ptx::fence_proxy_async_global();
     __syncwarp();
-    for (bool again = false;; again = find_next_stream()) {
+    for (bool same_blocks = false;; same_blocks = find_next_stream()) {
       Stream& stream = memory_.streams[stream_.at];
       if (!more_) {
-        await_pages();  // after the hand-over this warp may be told to leave in code that does not wait for
-                        // them
+        // Wait before the slot is published: after that, this warp may leave in code that does not wait for
+        // the pages.
+        await_pages();
         if (role_.lane == 0) stream.blocks = 0;
       }
-      hand_over();
+      publish_stream();
       if (!more_) return;
-      bring_pages(stream, again);
+      load_pages(stream, same_blocks);
     }
   }
 
  private:
   static constexpr uint32_t kEarlyBytes = 32 * 1024;  // issued at once
   static constexpr uint32_t kEarlyTogether = kEarlyBytes / Memory::kPageBytes;
-  static_assert(kEarlyTogether >= 2, "pages of two heads are asked for together");
+  static_assert(kEarlyTogether >= 2, "pages of two heads are requested together");
 
   // Returns true if it has the same rows and blocks as the previous stream.
   __device__ __forceinline__ bool find_next_stream() {
     Stream& stream = take_slot();
-    const bool again = walk_.repeat(stream, (stream_.at + kStreamSlots - 1) % kStreamSlots);
-    more_ = again || walk_.find(stream);
-    return again;
+    const bool same_blocks = walk_.repeat(stream, (stream_.at + kStreamSlots - 1) % kStreamSlots);
+    more_ = same_blocks || walk_.find(stream);
+    return same_blocks;
   }
 
-  // `again`: the blocks are those of the previous stream.
-  __device__ __forceinline__ void bring_pages(const Stream& stream, bool again) {
-    if (again && stream.blocks > kWarpThreads) walk_.find_blocks(stream.item, 0);
+  // `same_blocks`: the blocks are those of the previous stream.
+  __device__ __forceinline__ void load_pages(const Stream& stream, bool same_blocks) {
+    if (same_blocks && stream.blocks > kWarpThreads) walk_.find_blocks(stream.item, 0);
     if constexpr (kSingleRows) {
-      bring_heads(stream);
+      load_heads(stream);
     } else {
-      bring_ahead(stream);
+      load_keys_ahead(stream);
     }
   }
   // Row in the cache of the stream's b-th block of its first head; called for each b in order.
@@ -101,7 +102,7 @@ class Copies {
     return (walk_.block(b) * op_.kv_heads + stream.head) * kKvBlockTokens;
   }
   // Loads keys one block ahead of values.
-  __device__ __forceinline__ void bring_ahead(const Stream& stream) {
+  __device__ __forceinline__ void load_keys_ahead(const Stream& stream) {
     const uint32_t blocks = stream.blocks;
     uint32_t before = 0;  // block whose values are still to be loaded
 #pragma unroll 1
@@ -109,25 +110,25 @@ class Copies {
       uint32_t row = 0;
       if (b < blocks) {
         row = find_row(stream, b);
-        bring(op_.k_cache, row);
+        load_page(op_.k_cache, row);
       }
-      if (b > 0) bring(op_.v_cache, before);
+      if (b > 0) load_page(op_.v_cache, before);
       before = row;
     }
   }
   // Loads keys and values block by block, heads in turn, after the pages that were loaded early.
-  __device__ __forceinline__ void bring_heads(const Stream& stream) {
+  __device__ __forceinline__ void load_heads(const Stream& stream) {
     const uint32_t blocks = stream.blocks, pages = 2 * stream.heads;
     if (is_early_with_queries()) {
       const Page page(*this, stream, 0, 0);
       ptx::mbarrier_arrive_expect_bytes(&memory_.landed[role_.lane], kQueriesBytes);
-      ask_for_queries(page, &memory_.landed[role_.lane]);
+      issue_queries(page, &memory_.landed[role_.lane]);
     }
     __syncwarp();
-    uint32_t asked = early_ % pages, b = early_ / pages;
+    uint32_t begin = early_ % pages, b = early_ / pages;
     early_ = 0;
 #pragma unroll 1
-    for (; b < blocks; ++b, asked = 0) bring_block<false>(stream, b, find_row(stream, b), asked, pages);
+    for (; b < blocks; ++b, begin = 0) load_block<false>(stream, b, find_row(stream, b), begin, pages);
   }
   // True if the lane's page was loaded early and queries land on the same barrier. The record's pages are
   // numbered from 0.
@@ -136,35 +137,35 @@ class Copies {
     const uint32_t heads = memory_.streams[0].heads;
     return role_.lane < heads && (heads <= kWarpgroups || role_.lane % 2 == 0);
   }
-  // Issues loads of the block's pages from the `asked`-th up to `most`, one a lane; returns the end of those
+  // Issues loads of the block's pages from the `begin`-th up to `most`, one a lane; returns the end of those
   // issued. (A single thread would take longer to issue the load of an 8 KiB page than the load takes.)
   template <bool kEarly>
-  __device__ __forceinline__ uint32_t bring_block(const Stream& stream, uint32_t b, uint32_t row,
-                                                  uint32_t asked, uint32_t most) {
+  __device__ __forceinline__ uint32_t load_block(const Stream& stream, uint32_t b, uint32_t row,
+                                                 uint32_t begin, uint32_t most) {
     const uint32_t pages = 2 * stream.heads;
     const Page page(*this, stream, b, row);
     const uint32_t seconds = __ballot_sync(kAllLanes, page.is_second && role_.lane < pages);
     uint32_t end = min(pages, most);
     end -= seconds >> end & 1;
-    const uint32_t count = page_.lap * Memory::kPages + page_.at - asked + role_.lane;
+    const uint32_t count = page_.lap * Memory::kPages + page_.at - begin + role_.lane;
     const Place place = {count % Memory::kPages, count / Memory::kPages};
     const uint32_t first_at = page.is_second ? (place.at == 0 ? Memory::kPages - 1 : place.at - 1) : place.at;
-    while (asked < end) {
+    while (begin < end) {
       const bool room =
           role_.lane < end && ptx::mbarrier_try_wait(&memory_.free[place.at], (place.lap & 1) ^ 1);
       // In order, since consumers rely on the count of issued pages; pages of two heads together.
-      uint32_t next = __ffs(static_cast<int>(~__ballot_sync(kAllLanes, room || role_.lane < asked))) - 1;
+      uint32_t next = __ffs(static_cast<int>(~__ballot_sync(kAllLanes, room || role_.lane < begin))) - 1;
       next -= seconds >> next & 1;
       // Consumers that leave free pages that have not landed. Checked after the vote, which depends on
       // try_wait: otherwise the flag might be read before. Early pages find free buffers at once.
       if (!kEarly) leave_if_requested();
-      if (role_.lane >= asked && role_.lane < next) {
-        ask_for<kEarly>(page, memory_.page[place.at], &memory_.landed[first_at]);
+      if (role_.lane >= begin && role_.lane < next) {
+        issue_page<kEarly>(page, memory_.page[place.at], &memory_.landed[first_at]);
         if (page.is_second) ptx::mbarrier_arrive(&memory_.landed[place.at]);
       }
       __syncwarp();
-      page_ = page_.template ahead<Memory::kPages>(next - asked);
-      asked = next;
+      page_ = page_.template ahead<Memory::kPages>(next - begin);
+      begin = next;
       if (role_.lane == 0) ptx::shared_store_release(&memory_.issued, page_.lap * Memory::kPages + page_.at);
     }
     return end;
@@ -199,7 +200,7 @@ class Copies {
     }
   };
   static constexpr uint32_t kQueriesBytes = Memory::kParts * Memory::kNarrowPartBytes;
-  __device__ __forceinline__ void ask_for_queries(const Page& page, uint64_t* landed) {
+  __device__ __forceinline__ void issue_queries(const Page& page, uint64_t* landed) {
     const std::byte* map = tensor_map(role_.launch.program, op_.q);
 #pragma unroll
     for (uint32_t p = 0; p < Memory::kParts; ++p)
@@ -208,7 +209,7 @@ class Copies {
   }
   // The queries of a page that is loaded early are loaded later.
   template <bool kEarly>
-  __device__ __forceinline__ void ask_for(const Page& page, std::byte* to, uint64_t* landed) {
+  __device__ __forceinline__ void issue_page(const Page& page, std::byte* to, uint64_t* landed) {
     constexpr uint32_t kBoxes = kKvBlockTokens / kKvBoxTokens, kBoxBytes = kKvBoxTokens * kRowBytes;
     constexpr uint32_t kBeyond = 0x7fff0000;  // a row beyond every cache: loads zeros
     // Missing tokens' values are multiplied by 0, so they must be finite numbers.
@@ -222,7 +223,7 @@ class Copies {
         ptx::mbarrier_arrive_expect_bytes(landed, bytes + (has_queries ? kQueriesBytes : 0));
       }
     }
-    if (!kEarly && has_queries) ask_for_queries(page, landed);
+    if (!kEarly && has_queries) issue_queries(page, landed);
     const bool whole = page.boxes == kBoxes;
     const std::byte* map = tensor_map(role_.launch.program, page.cache, !whole);
 #pragma unroll
@@ -233,7 +234,7 @@ class Copies {
                          n < page.boxes ? page.row + n * kKvBoxTokens : kBeyond, p * kPartChannels, landed);
     }
   }
-  __device__ __forceinline__ void bring(TensorId cache, uint32_t row) {
+  __device__ __forceinline__ void load_page(TensorId cache, uint32_t row) {
     const std::byte* map = tensor_map(role_.launch.program, cache);
     wait(&memory_.free[page_.at], page_.lap);
     if (role_.lane == 0) {
@@ -250,7 +251,7 @@ class Copies {
     wait(&memory_.stream_free[stream_.at], stream_.lap);
     return memory_.streams[stream_.at];
   }
-  __device__ __forceinline__ void hand_over() {
+  __device__ __forceinline__ void publish_stream() {
     __syncwarp();
     if (role_.lane == 0) ptx::mbarrier_arrive(&memory_.stream_ready[stream_.at]);
     stream_.advance(kStreamSlots);

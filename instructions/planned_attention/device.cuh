@@ -28,7 +28,7 @@ struct DeviceOp<PlannedAttention> : GroupOp {
     const bool knows_rows = role.buffer->begins_pass == 0;
     if (knows_rows) copies.find_first_stream();
     role.wait_inputs(role.recorder, [&] { copies.while_waiting(); });
-    role.hand_over_scratch();
+    role.publish_scratch();
     if (!knows_rows) copies.find_first_stream();
     copies.run();
   }

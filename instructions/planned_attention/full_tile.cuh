@@ -152,7 +152,7 @@ class FullTile : public Tile<FullTile<Config, kHeadDim>, Config, kHeadDim, kKvBl
     ptx::WgmmaOperand k, v;
     bool landed;  // both have landed, as far as this lane has seen
   };
-  __device__ __forceinline__ Pages pages_behind(const Place& page) const {
+  __device__ __forceinline__ Pages pages_after(const Place& page) const {
     Pages pages;
     pages.keys = page.template next<Memory::kPages>();
     pages.values = pages.keys.template next<Memory::kPages>();
@@ -187,7 +187,7 @@ class FullTile : public Tile<FullTile<Config, kHeadDim>, Config, kHeadDim, kKvBl
     this->free_page(page);
     this->begin_leaf(leaves);
     softmax(scores, first_block * kKvBlockTokens, shrink);
-    Pages next = pages_behind(page);
+    Pages next = pages_after(page);
 #pragma unroll 1
     for (uint32_t b = 0;; ++b) {
       const uint32_t block = first_block + b;
@@ -216,7 +216,7 @@ class FullTile : public Tile<FullTile<Config, kHeadDim>, Config, kHeadDim, kKvBl
       this->begin_leaf_if((block + 1) % kLeafBlocks == 0, leaves);
       softmax(scores, (block + 1) * kKvBlockTokens, shrink);
       page = next.values;
-      next = pages_behind(page);
+      next = pages_after(page);
     }
     const uint32_t last_leaf = (first_block + blocks - 1) / kLeafBlocks;
     this->begin_leaf(leaves);

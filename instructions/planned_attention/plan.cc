@@ -64,7 +64,7 @@ class Planner {
     find_chains();
     for (uint32_t r = 0; r < shape_.records; ++r) loads_.push_back({0, r});
     list_.splits = list_.split_rows = 0;
-    for (size_t c = 0; c < chains_.size();) c += deal(c);
+    for (size_t c = 0; c < chains_.size();) c += assign(c);
     write_items();
   }
 
@@ -74,7 +74,7 @@ class Planner {
     uint32_t record;
     bool operator<(const Load& o) const { return time != o.time ? time < o.time : record < o.record; }
   };
-  struct Dealt {
+  struct Assigned {
     uint32_t record;
     AttentionItem item;
   };
@@ -132,7 +132,7 @@ class Planner {
   uint32_t room() const { return attention_items(shape_.rows); }
 
   // Assigns the chains from `c` on; returns their number.
-  size_t deal(size_t c) {
+  size_t assign(size_t c) {
     const Chain& chain = chains_[c];
     --waiting_;
     const Tile& tile = tiles_[chain.tile];
@@ -144,13 +144,13 @@ class Planner {
     const uint32_t leaves = planned_leaves(tile.tokens);
     if (chain.heads == 1 && first_part(chain, tile, leaves) < leaves &&
         begin_split(item, tile, first_part(chain, tile, leaves))) {
-      deal_split(item, tile, leaves);
+      assign_split(item, tile, leaves);
       return 1;
     }
     const size_t together = chains_together(c);
     item.heads = chain.heads * static_cast<uint32_t>(together);
     waiting_ -= together - 1;
-    give(item, chain.time * together);
+    add_item(item, chain.time * together);
     return together;
   }
   // Number of a tile's chains from `c` on for which the least busy record has time: they become one item,
@@ -189,7 +189,7 @@ class Planner {
     const uint32_t row_places = 1 + tile.last_leaves - prefix;
     const uint64_t places = uint64_t{tile.rows} * row_places;
     const bool fits = list_.splits < kMostAttentionSplits && places <= shape_.places - places_used_ &&
-                      dealt_.size() + waiting_ + 1 + planned_leaves(tile.tokens) <= room();
+                      assigned_.size() + waiting_ + 1 + planned_leaves(tile.tokens) <= room();
     if (!fits) return false;
     list_.split[list_.splits++] = {.first_row = tile.first_row,
                                    .rows = tile.rows,
@@ -204,20 +204,20 @@ class Planner {
     return true;
   }
 
-  void deal_split(AttentionItem item, const Tile& tile, uint32_t leaves) {
+  void assign_split(AttentionItem item, const Tile& tile, uint32_t leaves) {
     const AttentionSplit split = list_.split[list_.splits - 1];
     for (uint32_t first = 0; first < leaves; first = item.end_leaf) {
       const uint32_t end = first == 0 ? split.prefix_leaves : fitting(tile, first, leaves);
       item.first_leaf = first;
       item.first_place = split.first_place + (first == 0 ? 0 : 1 + first - split.prefix_leaves);
       item.end_leaf = end < leaves ? end : tile.last_leaves;  // the row may grow into the next leaf
-      give(item, time_of(tile, first, end));
+      add_item(item, time_of(tile, first, end));
     }
   }
 
-  void give(const AttentionItem& item, uint64_t time) {
+  void add_item(const AttentionItem& item, uint64_t time) {
     Load& least = loads_.front();
-    dealt_.push_back({least.record, item});
+    assigned_.push_back({least.record, item});
     least.time += time;
     sift_down();
   }
@@ -237,12 +237,12 @@ class Planner {
 
   void write_items() {
     list_.records = shape_.records;
-    list_.items = static_cast<uint32_t>(dealt_.size());
+    list_.items = static_cast<uint32_t>(assigned_.size());
     std::fill_n(list_.begin, shape_.records + 1, 0);
-    for (const Dealt& d : dealt_) ++list_.begin[d.record + 1];
+    for (const Assigned& d : assigned_) ++list_.begin[d.record + 1];
     for (uint32_t r = 0; r < shape_.records; ++r) list_.begin[r + 1] += list_.begin[r];
     std::vector<uint32_t> next(list_.begin, list_.begin + shape_.records);
-    for (const Dealt& d : dealt_) list_.item()[next[d.record]++] = d.item;
+    for (const Assigned& d : assigned_) list_.item()[next[d.record]++] = d.item;
   }
 
   const AttentionPlanShape& shape_;
@@ -251,7 +251,7 @@ class Planner {
   AttentionList& list_;
   std::vector<Tile> tiles_;
   std::vector<Chain> chains_;
-  std::vector<Dealt> dealt_;
+  std::vector<Assigned> assigned_;
   std::vector<Load> loads_;  // a heap: the least busy record comes first
   uint64_t total_ = 0, target_ = 0;
   size_t waiting_ = 0;  // chains that have not been assigned

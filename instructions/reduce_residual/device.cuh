@@ -174,12 +174,12 @@ struct DeviceOp<ReduceResidual> : GroupOp {
                                   .squares = group.tensor_on<float>(op.squares, op.rank),
                                   .image_rows = op.max_rows,
                                   .cols = op.out_cols};
-    const auto behind = [](const void* tensor, const void* of_own) {
+    const auto byte_offset = [](const void* tensor, const void* of_own) {
       return reinterpret_cast<int64_t>(tensor) - reinterpret_cast<int64_t>(of_own);
     };
     if (const uint32_t rank = group.thread; rank < op.ranks) {
-      to.weighted[rank] = behind(group.tensor_on<void>(op.weighted, rank), own.weighted);
-      to.squares[rank] = behind(group.tensor_on<void>(op.squares, rank), own.squares);
+      to.weighted[rank] = byte_offset(group.tensor_on<void>(op.weighted, rank), own.weighted);
+      to.squares[rank] = byte_offset(group.tensor_on<void>(op.squares, rank), own.squares);
     }
     for (uint32_t row = group.thread; row < op.num_rows; row += kGroupThreads)
       to.exists[row] = row_is_computed(group.rows[op.first_row + row], op.logits_only);

@@ -27,9 +27,9 @@ std::vector<Stretch> consumers_waits(const Trace& trace, std::span<const Slice> 
   return waits;
 }
 
-// True if the wait only protects what the instruction pushes: the readers on the other GPU must be done with
+// True if the wait guards only memory that the instruction pushes to: readers on the other GPU must have read
 // the old contents first.
-bool is_for_room(const TraceProgram& program, uint32_t instruction, const Wait& wait) {
+bool guards_only_pushes(const TraceProgram& program, uint32_t instruction, const Wait& wait) {
   uint32_t pushed = 0;
   for (const TracePush& push : pushes_of(program, instruction)) pushed |= push.operands;
   return wait.operand_mask != 0 && (wait.operand_mask & ~pushed) == 0;
@@ -44,7 +44,7 @@ class Needed {
     const uint32_t own = trace.program.rank_of(x.sm);
     for (uint32_t w = i.wait_begin; w < i.wait_begin + i.wait_count; ++w) {
       const Wait& wait = trace.program.waits[w];
-      if (is_for_room(trace.program, x.instruction, wait)) continue;
+      if (guards_only_pushes(trace.program, x.instruction, wait)) continue;
       const std::vector<RankSignals>* before = signals.before(wait, x.pass);
       for (uint32_t rank = 0; before != nullptr && rank < before->size(); ++rank)
         add((*before)[rank], wait.counter, rank == own);

@@ -71,7 +71,7 @@ class ChromeWriter {
     write_program();
     write_executions();
     text_ += "}\n";
-    hand_on();
+    flush();
   }
 
  private:
@@ -83,9 +83,9 @@ class ChromeWriter {
   void begin_element() {
     constexpr size_t kPieceBytes = size_t{1} << 20;
     if (!text_.ends_with("[\n")) text_ += ",\n";
-    if (text_.size() >= kPieceBytes) hand_on();
+    if (text_.size() >= kPieceBytes) flush();
   }
-  void hand_on() {
+  void flush() {
     take_(text_);
     text_.clear();
   }

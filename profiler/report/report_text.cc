@@ -167,7 +167,7 @@ std::string bandwidth_table(const Report& r) {
 
 std::string straggler_table(const Report& r) {
   if (r.stragglers.empty()) return "";
-  std::string out = "\nstragglers: behind the median of their op in the same join\n";
+  std::string out = "\nstragglers: later than the median of their op in the same join\n";
   for (const Straggler& s : r.stragglers) {
     out += fmt::format("{:<18}{:<8}counter {:<7}{:>9.2f} us late", s.op, s.sm_name, s.counter, us(s.late_ns));
     out += s.layer == kNoTag ? "\n" : fmt::format("  layer {}\n", s.layer);

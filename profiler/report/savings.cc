@@ -21,7 +21,7 @@ struct WhatIf {
 };
 
 // Good work on a role or a step may halve its time. Bandwidth grows by less: twice as much is another GPU.
-std::vector<WhatIf> of_the_machine(const Program& program, const SimLaunch& launch, const SimParameters& p) {
+std::vector<WhatIf> machine_changes(const Program& program, const SimLaunch& launch, const SimParameters& p) {
   constexpr uint32_t kMorePages = 4;
   const double pages = kernel_choice(program, row_bound(launch), p).ring_pages;
   return {
@@ -43,7 +43,7 @@ std::vector<WhatIf> of_the_machine(const Program& program, const SimLaunch& laun
 }
 
 // Ops that run as one function of all consumer warps have parameters of their own.
-std::vector<WhatIf> of_the_ops(const Program& program, const SimParameters& parameters) {
+std::vector<WhatIf> op_changes(const Program& program, const SimParameters& parameters) {
   std::set<uint16_t> opcodes;
   for (const Instruction& i : program.instructions) opcodes.insert(i.opcode);
   std::vector<WhatIf> out;
@@ -55,7 +55,7 @@ std::vector<WhatIf> of_the_ops(const Program& program, const SimParameters& para
   return out;
 }
 
-std::vector<WhatIf> of_the_link(const Program& program) {
+std::vector<WhatIf> link_changes(const Program& program) {
   if (program.num_devices == 1) return {};
   return {{"the link in half the time", {"link_us=x0.5"}},
           {"twice the link's bandwidth", {"link_gb_per_s=x2"}}};
@@ -99,8 +99,8 @@ std::vector<Saving> predicted_savings(const Program& program, const SimLaunch& l
                                       const SimParameters& parameters, size_t most) {
   constexpr double kNsPerUs = 1e3;
   constexpr double kLeast_us = 0.01;  // smaller savings are noise
-  std::vector<WhatIf> changes = of_the_machine(program, launch, parameters);
-  for (const auto& more : {of_the_ops(program, parameters), of_the_link(program)})
+  std::vector<WhatIf> changes = machine_changes(program, launch, parameters);
+  for (const auto& more : {op_changes(program, parameters), link_changes(program)})
     changes.insert(changes.end(), more.begin(), more.end());
   const std::vector<double> saved_us = saved_by(changes, program, launch, parameters);
   std::vector<Saving> out;

@@ -1,4 +1,4 @@
-// The queue of events: at which moment which role of which SM goes on.
+// The queue of events: which role of which SM continues at which time.
 #pragma once
 
 #include <cstdint>

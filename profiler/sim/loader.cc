@@ -29,7 +29,8 @@ void Loader::step() {
   }
 }
 
-// How many pages may be in flight when the next one is asked for. Decided once, when the loader reaches it.
+// Number of pages that may be in flight when the next one is requested. Decided once, when the loader reaches
+// that page.
 uint32_t Loader::limit() const {
   const SimParameters& p = sm_.gpu.parameters;
   if (sm_.at(record).inputs_ready) return static_cast<uint32_t>(p.pages_in_flight);
@@ -37,13 +38,13 @@ uint32_t Loader::limit() const {
   return sm_.gpu.kernel.of_ranks ? std::min(waiting, kPagesBeforeInputsOfRanks) : waiting;
 }
 
-// True if a page may be asked for now. If not, the loader is woken when that may have changed.
+// True if a page may be requested now. If not, the loader is woken when this may have changed.
 bool Loader::room() {
   const double now = sm_.gpu.clock.now();
   if (limit_ == 0) limit_ = limit();
   if (issued_ - answered_ >= limit_) return false;
   if (now < busy_until_) {
-    look_again(busy_until_);
+    schedule_retry(busy_until_);
     return false;
   }
   const double free_at = issued_ < sm_.ring.size() ? 0 : sm_.page(issued_).free_at;
@@ -53,11 +54,11 @@ bool Loader::room() {
     return true;
   }
   if (no_room_since_ < 0) no_room_since_ = now;
-  if (free_at != kUnknown) look_again(free_at);
+  if (free_at != kUnknown) schedule_retry(free_at);
   return false;
 }
 
-void Loader::look_again(double at) {
+void Loader::schedule_retry(double at) {
   if (scheduled_) return;
   scheduled_ = true;
   sm_.gpu.clock.schedule(at, sm_.index, Step::kIssue);

@@ -28,7 +28,7 @@ class Loader {
   Page page_of(const Record& r) const;
   uint32_t next_sequence(const Record& r, const Page& page) const;
   void advance(const Record& record);
-  void look_again(double at);
+  void schedule_retry(double at);
   void sample(double at) const;
 
   Sm& sm_;

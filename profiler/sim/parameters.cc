@@ -274,7 +274,7 @@ void apply_what_if(SimParameters& parameters, std::string_view what_if) {
   double value = 0;
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
   if (error != std::errc() || end != number.data() + number.size())
-    refuse(what_if, "expected a number behind =");
+    refuse(what_if, "expected a number after =");
   set_sim_parameter(parameters, name, factor ? value * sim_parameter(parameters, name) : value);
 }
 

@@ -6,7 +6,7 @@
 //   parameters  {NAME: {"value", "unit", "from"}}: each of sim_fields(), with its unit and the source of its
 //               value
 //   under_load  [{"in_flight_bytes", "gb_per_s", "round_us"}]: memory's rate and the time of a round while
-//               each SM has so many bytes in flight (measured on under_load_sms SMs); ascending, the first
+//               each SM has this many bytes in flight (measured on under_load_sms SMs); ascending, the first
 //               with none in flight
 //   ops         {OP: {"fixed_us", "us_per_kib", "us_per_mflop", "window_bytes", "from"}}: arithmetic of the
 //               instructions that do not stream weights, and the finishing of tiles; "default" is for all

@@ -78,7 +78,7 @@ void Preparer::counter_reached(uint32_t counter) {
   sm_.wake(Wake::kPreparer);
 }
 
-// The number of signals of the wait that needs most.
+// Signals that the record's largest wait needs.
 uint32_t Preparer::most_signals(const Record& r) const {
   const Program& program = sm_.gpu.program;
   uint32_t most = 0;
@@ -95,7 +95,7 @@ void Preparer::notice(uint32_t signals, bool gate) {
   const double us = sm_.rounds((waited ? p.notice_rounds : 0) + (gate ? p.read_rounds : 0)) +
                     (waited ? p.notice_us + p.join_us * std::log2(signals) : 0);
   gpu.clock.schedule(gpu.clock.now() + us, sm_.index, Step::kNoticed);
-  behind_gate_ = gate;
+  at_gate_ = gate;
   phase_ = Phase::kNoticing;
 }
 
@@ -103,7 +103,7 @@ void Preparer::noticed() {
   Gpu& gpu = sm_.gpu;
   Record& r = sm_.at(record);
   sm_.wake(Wake::kPreparer);
-  if (behind_gate_) return ask_counters(r);
+  if (at_gate_) return ask_counters(r);
   r.inputs_ready = true;
   note(r, EventKind::kInputsReady, gpu.clock.now());
   read_scales(r);
@@ -131,7 +131,7 @@ void Preparer::scaled() {
   sm_.wake(Wake::kStorers);
 }
 
-// Asks for all activations at once, or for panel after panel as there is room.
+// Requests all activations at once, or panel by panel as slots become free.
 bool Preparer::read(Record& r) {
   if (r.work.kind != Work::Kind::kStream) {
     panel_floor_ = ++next_panel_;
@@ -151,7 +151,7 @@ bool Preparer::read(Record& r) {
   return true;
 }
 
-// Panels arrive in the order in which they were asked for.
+// Panels arrive in the order in which they were requested.
 void Preparer::ask_panels(const Record& r, uint32_t panels) {
   Gpu& gpu = sm_.gpu;
   const SimParameters& p = gpu.parameters;

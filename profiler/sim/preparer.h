@@ -44,7 +44,7 @@ class Preparer {
 
   Sm& sm_;
   Phase phase_ = Phase::kBegin;
-  bool behind_gate_ = false;  // true if the gate is being noticed
+  bool at_gate_ = false;      // true if the gate is being noticed
   uint32_t unmet_ = 0;        // counters that are still waited for
   double last_change_ = -1;   // the latest change of a counter that has been reached
   uint64_t next_panel_ = 0;   // of activations

@@ -28,7 +28,7 @@ class Simulation {
 
  private:
   bool step();
-  void go_on(const Moment& moment);
+  void dispatch(const Moment& moment);
   void signal(const Record& record, Device& device);
   void add(const Signal& signal, uint32_t pass);
   Device* next_to_answer();
@@ -66,7 +66,7 @@ void Simulation::run() {
   check_ended();
 }
 
-// Processes the next event: memory answers, a signal arrives, or a role goes on.
+// Processes the next event: memory answers, a signal arrives, or a role continues.
 bool Simulation::step() {
   Clock& clock = gpu_.clock;
   Device* const device = next_to_answer();
@@ -86,7 +86,7 @@ bool Simulation::step() {
     arrivals_.pop();
     add(arrival.signal, arrival.pass);
   } else {
-    go_on(clock.next());
+    dispatch(clock.next());
   }
   return true;
 }
@@ -101,10 +101,10 @@ Device* Simulation::next_to_answer() {
   return next;
 }
 
-void Simulation::go_on(const Moment& moment) {
+void Simulation::dispatch(const Moment& moment) {
   Sm& sm = *sms_[moment.sm];
   if (moment.step == Step::kSignalled) signal(sm.at(sm.storers.record_of(moment.which)), sm.device);
-  sm.go_on(moment.step, moment.which);
+  sm.dispatch(moment.step, moment.which);
   sm.settle();
 }
 

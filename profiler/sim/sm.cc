@@ -43,7 +43,7 @@ void Sm::settle() {
   }
 }
 
-void Sm::go_on(Step step, uint32_t which) {
+void Sm::dispatch(Step step, uint32_t which) {
   switch (step) {
     case Step::kFetched:
       return controller.fetched();

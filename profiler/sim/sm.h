@@ -25,7 +25,7 @@ class Sm {
   void wake(Wake role) { woken_ |= static_cast<uint8_t>(role); }
   // Runs all roles that have been woken, until none is.
   void settle();
-  void go_on(Step step, uint32_t which);
+  void dispatch(Step step, uint32_t which);
   void answer(bool page);  // memory has answered the SM's oldest request
 
   bool has(uint64_t record) const { return record < fetched; }

@@ -131,8 +131,8 @@ TEST(WhatIf, SaysWhatIsWrong) {
     return error_of([&] { apply_what_if(p, what_if); });
   };
   EXPECT_EQ(wrong("gb_per_s"), "simulator: \"gb_per_s\": expected NAME=VALUE or NAME=xFACTOR");
-  EXPECT_EQ(wrong("gb_per_s=fast"), "simulator: \"gb_per_s=fast\": expected a number behind =");
-  EXPECT_EQ(wrong("gb_per_s="), "simulator: \"gb_per_s=\": expected a number behind =");
+  EXPECT_EQ(wrong("gb_per_s=fast"), "simulator: \"gb_per_s=fast\": expected a number after =");
+  EXPECT_EQ(wrong("gb_per_s="), "simulator: \"gb_per_s=\": expected a number after =");
   EXPECT_EQ(wrong("warp_speed=9"), "simulator: \"warp_speed\": unknown parameter");
   EXPECT_EQ(wrong("attention.speed=9"), "simulator: \"attention.speed\": unknown parameter");
   EXPECT_EQ(wrong("ring_pages=-1"), "simulator: \"ring_pages\": -1; limit: 0 to 4096, whole");

@@ -67,12 +67,12 @@ FileWriter::FileWriter(const fs::path& path) : path_(path) {
   }
   if (exists && access(path.c_str(), W_OK) != 0) fail();
   std::error_code ignored;
-  const fs::path behind_links = exists ? fs::canonical(path, ignored) : path;
-  open_beside(behind_links.empty() ? path : behind_links);
+  const fs::path link_target = exists ? fs::canonical(path, ignored) : path;
+  open_temporary(link_target.empty() ? path : link_target);
   if (exists) (void)fchmod(fd_, status.st_mode & kPermissions);
 }
 
-void FileWriter::open_beside(const fs::path& target) {
+void FileWriter::open_temporary(const fs::path& target) {
   target_ = target;
   for (int number = 0; fd_ < 0; ++number) {
     temporary_ = temporary_name(target.parent_path(), number);

@@ -30,7 +30,7 @@ class FileWriter {
   void commit();
 
  private:
-  void open_beside(const std::filesystem::path& target);
+  void open_temporary(const std::filesystem::path& target);
   [[noreturn]] void fail() const;  // reports errno
 
   const std::filesystem::path path_;  // for messages

@@ -19,8 +19,8 @@ constexpr double kMicrosecondsPerMillisecond = 1e3;
 // Words in GPU memory that a launch changes and the host resets.
 enum Word : uint32_t { kTicket, kAbort, kStopMirror, kProgress };
 
-std::vector<ResolvedWait> resolve_waits(const Program& program) {
-  std::vector<ResolvedWait> waits;
+std::vector<BoundWait> bind_waits(const Program& program) {
+  std::vector<BoundWait> waits;
   waits.reserve(program.waits.size());
   for (const Wait& w : program.waits) {
     waits.push_back({w.counter, w.threshold, program.counters[w.counter].increments_per_pass, 0});
@@ -32,7 +32,7 @@ uint32_t target_of(const Program& program, uint32_t counter) {
   const Counter& c = program.counters[counter];
   return SignalTarget::of(counter, c.device, c.scope == CounterScope::kSystem).word;
 }
-std::vector<Signal> resolve_signals(const Program& program) {
+std::vector<Signal> bind_signals(const Program& program) {
   std::vector<Signal> signals = program.signals;
   for (Signal& signal : signals) signal.counter = target_of(program, signal.counter);
   return signals;
@@ -57,8 +57,8 @@ BoundRank::BoundRank(const Program& program, const DeviceIsa& isa,
       stream_(static_cast<cudaStream_t>(options.ranks[rank].stream)),
       instructions_(program.instructions),
       queue_begin_(queues_of(program, rank)),
-      waits_(resolve_waits(program)),
-      signals_(resolve_signals(program)),
+      waits_(bind_waits(program)),
+      signals_(bind_signals(program)),
       counters_(program.counters.size() * kCounterStride),
       words_(kProgress + program.machine.sms),
       tensors_(tensor_bases(memory)),
@@ -83,7 +83,7 @@ BoundRank::BoundRank(const Program& program, const DeviceIsa& isa,
   launch_.host_stop = static_cast<const uint32_t*>(base_of(memory, state_tensor::kHostStop));
 }
 
-void BoundRank::meet(const std::vector<std::unique_ptr<BoundRank>>& ranks) {
+void BoundRank::connect(const std::vector<std::unique_ptr<BoundRank>>& ranks) {
   launch_.peers.count = static_cast<uint32_t>(ranks.size());
   for (size_t k = 0; k < ranks.size(); ++k) {
     launch_.peers.counters[k] = ranks[k]->counters_.data();
@@ -194,7 +194,7 @@ void BoundRank::count_passes(uint32_t passes, bool words_are_dirty) {
   launch_.epoch += passes;
 }
 
-void BoundRank::start_afresh() {
+void BoundRank::reset_counters() {
   use_gpu(gpu_);
   counters_.clear();
   faults_.clear();

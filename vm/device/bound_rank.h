@@ -30,7 +30,7 @@ class BoundRank {
 
   // Tells this rank's kernel the addresses of all ranks' counters and abort words. Call before the first
   // launch.
-  void meet(const std::vector<std::unique_ptr<BoundRank>>& ranks);
+  void connect(const std::vector<std::unique_ptr<BoundRank>>& ranks);
 
   // Sets the parameters of the next launches.
   void set_launch(const DeviceLaunch& launch);
@@ -56,9 +56,9 @@ class BoundRank {
   void count_passes(uint32_t passes, bool words_are_dirty);
   // One for each SM.
   std::vector<FaultRecord> faults() const { return faults_.download(); }
-  void start_afresh();
+  void reset_counters();
   // For error paths; both ignore errors of their own. First call wait_after_failure() for all ranks, which
-  // returns when the kernel has ended, then reset_after_failure(), which does what start_afresh() does.
+  // returns when the kernel has ended, then reset_after_failure(), which does what reset_counters() does.
   void wait_after_failure() const noexcept;
   void reset_after_failure() noexcept;
 
@@ -80,7 +80,7 @@ class BoundRank {
   const cudaStream_t stream_;
   DeviceArray<Instruction> instructions_;
   DeviceArray<uint32_t> queue_begin_;
-  DeviceArray<ResolvedWait> waits_;
+  DeviceArray<BoundWait> waits_;
   DeviceArray<Signal> signals_;
   DeviceArray<uint32_t> counters_;
   DeviceArray<uint32_t> words_;

@@ -54,7 +54,7 @@ class Controller {
     return s_.record_free;
   }
 
-  __device__ void hand_out() {
+  __device__ void publish_record() {
     __syncwarp();
     if (lane_ == 0) ptx::mbarrier_arrive(&s_.record_ready[fetched_ % kRecordBuffers]);
     ++fetched_;
@@ -67,7 +67,7 @@ class Controller {
       buffer.begins_pass = 1;
       buffer.ends_launch = 1;
     }
-    hand_out();
+    publish_record();
     for (;;) watch();
   }
 
@@ -99,7 +99,7 @@ class Controller {
       Isa::template make_plan<Config>(launch_, before, buffer);
       recorder_.stamp(fetched_, EventKind::kFetched);
     }
-    hand_out();
+    publish_record();
   }
 
   __device__ void begin_recording(uint32_t pc, uint32_t pass) {
@@ -130,7 +130,7 @@ class Controller {
       if (good) buffer.operands[lane_] = program.tensors[id];
     }
     if (lane_ < record.wait_count && lane_ < kFetchedWaits) {
-      const ResolvedWait wait = program.waits[record.wait_begin + lane_];
+      const BoundWait wait = program.waits[record.wait_begin + lane_];
       good = good && wait.counter < program.num_counters;
       buffer.waits[lane_] = {wait.counter, wait.target(launch_.epoch + buffer.pass)};
     }
@@ -156,7 +156,7 @@ class Controller {
       record_fault(current_buffer(), FaultKind::kNoProgress);
       exit_block();
     }
-    if (blockIdx.x == 0 && lane_ == 0) carry_stop_word();
+    if (blockIdx.x == 0 && lane_ == 0) copy_stop_word();
     const uint64_t now = ptx::global_nanoseconds();
     if (now - last_move_ns_ < launch_.stall_ns) return;
     const uint32_t moved = progress_everywhere();
@@ -167,7 +167,7 @@ class Controller {
     last_move_ns_ = now;
   }
 
-  __device__ void carry_stop_word() {
+  __device__ void copy_stop_word() {
     if (*static_cast<const volatile uint32_t*>(launch_.host_stop) != 0) {
       ptx::store_relaxed(launch_.host_stop_mirror, 1u);
     }

@@ -55,7 +55,7 @@ struct DeviceInterpreter::Impl {
 
   void check_kernels() const;
   void start(const std::function<void(uint32_t)>& upload);
-  uint32_t hand_out_passes(const std::function<void(uint32_t)>& on_pass);
+  uint32_t report_passes(const std::function<void(uint32_t)>& on_pass);
   uint32_t host_word(HostWord word) const {
     return std::atomic_ref(host_words.data()[word]).load(std::memory_order_acquire);
   }
@@ -91,7 +91,7 @@ DeviceInterpreter::Impl::Impl(const Program& program_in, const DeviceIsa& isa_in
     ranks[rank] =
         std::make_unique<BoundRank>(program, isa, kernels, memory, options, rank, host_words.device_data());
   });
-  for (const auto& rank : ranks) rank->meet(ranks);
+  for (const auto& rank : ranks) rank->connect(ranks);
 }
 
 void DeviceInterpreter::Impl::check_kernels() const {
@@ -130,12 +130,12 @@ void DeviceInterpreter::Impl::start(const std::function<void(uint32_t)>& upload)
 // Returns when the kernels and everything enqueued after them have ended; each rank's thread waits for its
 // own. The published count may go back: a late storer may publish a pass after another storer has published
 // the next one.
-uint32_t DeviceInterpreter::Impl::hand_out_passes(const std::function<void(uint32_t)>& on_pass) {
+uint32_t DeviceInterpreter::Impl::report_passes(const std::function<void(uint32_t)>& on_pass) {
   constexpr uint32_t kLooksBetweenQueries = 1024;
-  uint32_t handed = 0;
-  const auto hand_out = [&](uint32_t done) {
-    for (; handed < done; ++handed) {
-      if (on_pass) on_pass(handed);
+  uint32_t reported = 0;
+  const auto report = [&](uint32_t done) {
+    for (; reported < done; ++reported) {
+      if (on_pass) on_pass(reported);
     }
   };
   const uint32_t passes = ranks.front()->launch().passes;
@@ -144,14 +144,14 @@ uint32_t DeviceInterpreter::Impl::hand_out_passes(const std::function<void(uint3
     rank.mark_end();
     if (index > 0) return rank.wait_for_end();
     for (uint32_t looks = 1;; ++looks) {
-      hand_out(host_word(device::kPublished));
+      report(host_word(device::kPublished));
       // After its last pass, a launch ends at once.
-      if ((handed >= passes || looks % kLooksBetweenQueries == 0) && rank.has_ended()) break;
+      if ((reported >= passes || looks % kLooksBetweenQueries == 0) && rank.has_ended()) break;
     }
   });
-  hand_out(host_word(device::kPublished));
-  if (handed < passes && host_word(device::kAborted) == 0) hand_out(ranks.front()->passes_through_the_gate());
-  return handed;
+  report(host_word(device::kPublished));
+  if (reported < passes && host_word(device::kAborted) == 0) report(ranks.front()->passes_through_the_gate());
+  return reported;
 }
 
 // Called while an exception of on_pass or CUDA is being rethrown. All kernels must have ended before the
@@ -170,7 +170,7 @@ uint32_t DeviceInterpreter::Impl::run(const std::function<void(uint32_t)>& on_pa
     for (const auto& rank : ranks) rank->compare_clock();
     start(upload);
     if (on_started) on_started();
-    passes = hand_out_passes(on_pass);
+    passes = report_passes(on_pass);
   } catch (...) {
     reset_after_failure();
     throw;
@@ -251,7 +251,7 @@ void DeviceInterpreter::Impl::throw_fault() {
   };
   const auto worst = std::min_element(all.begin(), all.end(),
                                       [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
-  for (const auto& bound : ranks) bound->start_afresh();
+  for (const auto& bound : ranks) bound->reset_counters();
   throw Error(ErrorKind::kDeviceFault, "GPU: " + describe(static_cast<size_t>(worst - all.begin()), *worst));
 }
 

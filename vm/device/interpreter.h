@@ -45,7 +45,7 @@ struct DeviceRank {
 // Parameters of a launch.
 struct DeviceLaunch {
   uint32_t row_bound = 0;    // rows from this one on are not active
-  uint32_t passes = 1;       // at most so many
+  uint32_t passes = 1;       // most passes of the launch
   uint32_t logit_bound = 0;  // rows from this one on want no logits
   bool single_rows = false;  // no item of attention's list (vm/state/attention.h) has more than one row
 };

@@ -23,7 +23,7 @@ struct DeviceKernelChoice {
   DeviceKernel plain;
   DeviceKernel recording;  // the same kernel, recording events too; functions are null where there is none
   unsigned rows;           // largest number of rows of a pass
-  unsigned pages;          // ring pages of an SM: a program may be compiled for at most so many
+  unsigned pages;          // ring pages of an SM: most that a program may be compiled for
   bool (*runs)(const Program&);  // null: it runs every program
   bool single_rows = false;      // runs only launches with DeviceLaunch::single_rows
 };

@@ -132,14 +132,14 @@ struct IsaList<StreamList<StreamTypes...>, Ops...> {
 // Each role puts its work on a record between these two. (They take no callback: the consumers' would not be
 // inlined, and ptxas serialises wgmma products in a kernel that calls functions.)
 template <class Role>
-__device__ __forceinline__ void take_record(Role& role) {
+__device__ __forceinline__ void acquire_record(Role& role) {
   auto& s = role.s;
   const uint32_t at = role.record % kRecordBuffers;
   wait_phase(&s.record_ready[at], role.record / kRecordBuffers & 1, &s.exit);
   role.buffer = &s.records[at];
 }
 template <class Role>
-__device__ __forceinline__ void give_record_back(Role& role) {
+__device__ __forceinline__ void release_record(Role& role) {
   __syncwarp();
   if (role.lane == 0) ptx::mbarrier_arrive(&role.s.record_free[role.record % kRecordBuffers]);
 }
@@ -187,14 +187,14 @@ __device__ __forceinline__ void prepare_group(Role& role) {
   });
   if (prepared) return;
   role.wait_inputs(role.recorder);
-  role.hand_over_scratch();
+  role.publish_scratch();
 }
 
 template <class Isa, class Config, template <class> class Recorder>
 __device__ __forceinline__ void run_preparer(Shared<Config>& s, const Launch& launch, uint32_t lane) {
   Recorded<PreparerRole<Config>, Recorder> role{{.s = s, .launch = launch, .lane = lane}};
   for (;; ++role.record) {
-    take_record(role);
+    acquire_record(role);
     if (role.buffer->ends_launch != 0) {
       role.pass_gate();
     } else if (role.buffer->stream != kNoStream) {
@@ -204,7 +204,7 @@ __device__ __forceinline__ void run_preparer(Shared<Config>& s, const Launch& la
       prepare_group<Isa>(role);
     }
     if constexpr (Recorder<Config>::kOn) role.stamp_inputs(role.recorder);
-    give_record_back(role);
+    release_record(role);
   }
 }
 
@@ -321,7 +321,7 @@ __device__ __forceinline__ void run_consumer(Shared<Config>& s, const Launch& la
   Recorded<ConsumerRole<Config>, Recorder> role{{.s = s, .launch = launch}};
   for (;; ++role.record) {
     role.find_thread();
-    take_record(role);
+    acquire_record(role);
     if (Config::uniform(role.buffer->ends_launch) != 0) {
       wait_for_exit(&s.exit);
     } else if (Config::uniform(role.buffer->stream) != kNoStream) {
@@ -333,7 +333,7 @@ __device__ __forceinline__ void run_consumer(Shared<Config>& s, const Launch& la
     } else {
       consume_group<Isa>(role);
     }
-    give_record_back(role);
+    release_record(role);
   }
 }
 
@@ -421,7 +421,7 @@ __device__ __forceinline__ void run_storer(Shared<Config>& s, const Launch& laun
     role.lane = ptx::thread_index() % kWarpThreads;
     role.warp = ptx::thread_index() / kWarpThreads - kFirstStorerWarp;
     role.storer_rank = (role.warp - role.record) % kStorerWarps;
-    take_record(role);
+    acquire_record(role);
     if (role.buffer->ends_launch != 0) wait_for_exit(&s.exit);
     if (role.buffer->stream != kNoStream) {
       Isa::with_stream(*role.buffer, [&]<class Stream>(const typename Stream::Plan& plan) {
@@ -440,7 +440,7 @@ __device__ __forceinline__ void run_storer(Shared<Config>& s, const Launch& laun
     } else {
       store_group(role);
     }
-    give_record_back(role);
+    release_record(role);
   }
 }
 

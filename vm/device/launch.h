@@ -14,8 +14,9 @@ namespace serval::device {
 // Distance between counters in words, so that neighbours do not share a cache line.
 inline constexpr uint32_t kCounterStride = 32;
 
-// A wait with the counter's increments per pass: its target is threshold + epoch × per_pass.
-struct alignas(16) ResolvedWait {
+// A wait of a bound program, with the counter's increments per pass: its target is threshold + epoch ×
+// per_pass.
+struct alignas(16) BoundWait {
   uint32_t counter;
   uint32_t threshold;
   uint32_t per_pass;
@@ -55,7 +56,7 @@ struct Peers {
 struct BoundProgram {
   const Instruction* instructions;  // [num_instructions]
   const uint32_t* queue_begin;      // [queues + 1], this device's
-  const ResolvedWait* waits;        // [num_waits]
+  const BoundWait* waits;           // [num_waits]
   const Signal* signals;            // [num_signals]; Signal::counter is a SignalTarget
   void* const* tensors;             // [num_tensors]
   const std::byte* tensor_maps;     // CUtensorMap [num_tensors, kMapsOfTensor], of tensors in boxes; or null
@@ -90,7 +91,7 @@ struct FaultRecord {
   uint32_t pass;  // of the launch
   uint32_t pc;    // index into the program's instructions
   uint32_t opcode;
-  Role role;            // the role that is furthest behind
+  Role role;            // the slowest role
   uint32_t on_counter;  // 1: it waits for the counter below
   uint32_t counter;
   uint32_t have;
@@ -100,7 +101,7 @@ struct FaultRecord {
 struct Launch {
   BoundProgram program;
   uint32_t epoch;      // passes run since the counters were zero
-  uint32_t passes;     // at most so many
+  uint32_t passes;     // most passes of the launch
   uint32_t row_bound;  // rows from this one on are not active
   // Rows from this one on want no logits. 0: no row wants logits, so the launch has one pass.
   uint32_t logit_bound;

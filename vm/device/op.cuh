@@ -7,7 +7,7 @@
 //                              kernel is compiled for (vm/device/shared.cuh)
 //
 // It may load its inputs by its own bulk copies: the preparer's warp then calls prepare(role, op) when the
-// scratch memory is free. prepare() calls role.wait_inputs(role.recorder), then role.hand_over_scratch().
+// scratch memory is free. prepare() calls role.wait_inputs(role.recorder), then role.publish_scratch().
 // Before it lets a warp leave the kernel, it waits for its copies.
 //
 // A streaming instruction works on pages that need no wait, such as weights. Four roles work on different

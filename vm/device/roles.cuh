@@ -77,7 +77,7 @@ __device__ __forceinline__ void wait_counts(const uint32_t (&counts)[kCounts], u
 // Publishes how many pages or panels have been issued. Consumers of a GEMM kernel do not read it; in that
 // kernel only the block's last warp does, ordered by the last barrier.
 template <class Config>
-__device__ __forceinline__ void tell_issued(uint32_t* count, uint32_t issued) {
+__device__ __forceinline__ void publish_issued(uint32_t* count, uint32_t issued) {
   if constexpr (Config::kMultipliesTiles) {
     *const_cast<volatile uint32_t*>(count) = issued;
   } else {
@@ -137,7 +137,7 @@ struct LoaderRole {
   }
   // Returns when consumers have freed the first of the last `pages` pages; with `pages` beyond the ring's
   // size, the oldest page in the ring.
-  __device__ __forceinline__ void wait_given_back(uint32_t pages) {
+  __device__ __forceinline__ void wait_released(uint32_t pages) {
     wait(s.page_free, next_page - min(pages, Config::kRingPages));
   }
   // Gives consumers the next page of the ring, without contents, as soon as it is free.
@@ -164,7 +164,7 @@ struct LoaderRole {
     copy(s.ring[at], &s.page_landed[at]);
     recorder.page(bytes);
     next_page = p + 1;
-    tell_issued<Config>(&s.pages_issued, next_page);
+    publish_issued<Config>(&s.pages_issued, next_page);
   }
 
  private:
@@ -246,10 +246,10 @@ struct PreparerRole {
     if constexpr (Config::kMultipliesTiles) return wait_all_panels_free(s, next_panel);
     wait_used(next_panel);
   }
-  __device__ __forceinline__ void hand_over_scratch() {
+  __device__ __forceinline__ void publish_scratch() {
     if (lane == 0) {
       ptx::mbarrier_arrive(landed(next_panel));
-      tell_issued<Config>(&s.panels_issued, next_panel + 1);
+      publish_issued<Config>(&s.panels_issued, next_panel + 1);
     }
     panel_floor = ++next_panel;
   }
@@ -275,9 +275,9 @@ struct PreparerRole {
     if (buffer->begins_pass != 0) return launch.program.gate_counter;
     return buffer->record.wait_count == 0 ? kNoCounter : target_of(0).counter;
   }
-  __device__ __forceinline__ ResolvedTarget target_of(uint32_t wait) const {
+  __device__ __forceinline__ CounterTarget target_of(uint32_t wait) const {
     if (wait < kFetchedWaits) return buffer->waits[wait];
-    const ResolvedWait w = launch.program.waits[buffer->record.wait_begin + wait];
+    const BoundWait w = launch.program.waits[buffer->record.wait_begin + wait];
     return {w.counter, w.target(launch.epoch + buffer->pass)};
   }
 };
@@ -290,7 +290,7 @@ __device__ __forceinline__ void PreparerRole<Config>::copy_panels(const std::byt
       ptx::mbarrier_arrive_expect_bytes(landed(c), bytes);
       ptx::bulk_load(s.activations + activation_buffer<Config>(c), from, bytes, landed(c));
     }
-    tell_issued<Config>(&s.panels_issued, next_panel + panels);
+    publish_issued<Config>(&s.panels_issued, next_panel + panels);
   }
   next_panel += panels;
 }
@@ -364,7 +364,7 @@ __device__ __forceinline__ void PreparerRole<Config>::wait_inputs(Recorder& reco
   const uint32_t count = buffer->record.wait_count;
   for (uint32_t first = 0; first < count; first += kWarpThreads) {
     // Lanes without a wait of their own repeat the last one, so that the warp stays converged.
-    const ResolvedTarget wait = target_of(min(first + lane, count - 1));
+    const CounterTarget wait = target_of(min(first + lane, count - 1));
     const uint32_t* counter = counter_of(launch.program, wait.counter);
     const auto is_reached = [&] { return reached(load_counter<Config>(counter), wait.target); };
     if constexpr (Recorder::kOn) {

@@ -135,7 +135,8 @@ struct alignas(16) ChainPages {
   uint32_t panels;
 };
 
-struct ResolvedTarget {
+// A wait of a fetched record: the value that the counter must reach in the record's pass.
+struct CounterTarget {
   uint32_t counter;
   uint32_t target;
 };
@@ -147,7 +148,7 @@ inline constexpr uint32_t kNoStream = 0;
 struct alignas(16) RecordBuffer {
   Instruction record;
   void* operands[kMaxTensorOperands];
-  ResolvedTarget waits[kFetchedWaits];
+  CounterTarget waits[kFetchedWaits];
   Signal signals[kFetchedSignals];
   alignas(16) std::byte plan[kStreamPlanBytes];  // the stream's Plan, for a streaming instruction
   uint32_t stream;                               // kNoStream, or the number of the stream that runs it

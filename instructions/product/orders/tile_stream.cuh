@@ -321,7 +321,7 @@ struct Stream {
                                                        const Pages& from) {
     role.wait_inputs();
     // Consumers free a page of the last K split only after the sums of all earlier splits have been added.
-    if (plan.shape.parts > 1) role.wait_given_back(plan.last_part_pages());
+    if (plan.shape.parts > 1) role.wait_released(plan.last_part_pages());
     ptx::fence_proxy_async_global();
     const uint32_t end = min(plan.shape.end_row, row + Role::Config::kTileTokens);
     const uint32_t boxes = plan.shape.units == Units::kHalf ? kBoxes / 2 : kBoxes;

@@ -159,9 +159,9 @@ class PairedSlabs {
     wait_phases_or_exit(&role_.s.page_landed[page_.at], page_.parity, &role_.s.panel_landed[panel_.at],
                         panel_.parity, &role_.s.exit);
   }
-  // Loads the warp's operands of half a slab, `behind` bytes after the page's first half.
-  __device__ __forceinline__ void load(typename Format::Terms& terms, uint32_t behind) const {
-    Format::load_terms(terms, ring_ + page_.at * kPageBytes + behind, second_);
+  // Loads the warp's operands of half a slab, `offset` bytes after the page's first half.
+  __device__ __forceinline__ void load(typename Format::Terms& terms, uint32_t offset) const {
+    Format::load_terms(terms, ring_ + page_.at * kPageBytes + offset, second_);
   }
   // Operand of the panel's first slab; the second is kNextSlab further on. Call it before waiting: it
   // shuffles the value between lanes so that the compiler knows it to be warp-uniform.
@@ -174,12 +174,12 @@ class PairedSlabs {
     role_.free_page_at(page_.at, lane_);
     page_.advance();
   }
-  // The panel's products are issued. free_panel_behind() frees it once they are complete.
+  // The panel's products are issued. free_previous_panel() frees it once they are complete.
   __device__ __forceinline__ void advance_panel() {
-    behind_ = panel_.at;
+    previous_panel_ = panel_.at;
     panel_.advance();
   }
-  __device__ __forceinline__ void free_panel_behind() const { role_.free_panel_at(behind_, lane_); }
+  __device__ __forceinline__ void free_previous_panel() const { role_.free_panel_at(previous_panel_, lane_); }
 
  private:
   Role& role_;
@@ -188,7 +188,7 @@ class PairedSlabs {
   RingPlace<Config::kRingPages> page_;
   RingPlace<Config::kPanelBuffers> panel_;
   const uint32_t ring_, panels_;
-  uint32_t behind_ = 0;
+  uint32_t previous_panel_ = 0;
 };
 
 // multiply_halves() for few tokens: keeps two whole slabs in flight.
@@ -198,9 +198,9 @@ __device__ __forceinline__ void multiply_slabs(Role& role, const WarpPieces& pie
   using Config = typename Role::Config;
   PairedSlabs<Format, Role> at(role, pieces);
   typename Format::Terms low[2], high[2];
-  const auto load = [&](uint32_t k, uint32_t behind) {
-    at.load(low[k], behind);
-    at.load(high[k], behind + kHighTerms);
+  const auto load = [&](uint32_t k, uint32_t offset) {
+    at.load(low[k], offset);
+    at.load(high[k], offset + kHighTerms);
   };
   const auto begin = [&](ptx::WgmmaOperand rows, uint32_t k, bool first) {
     ptx::wgmma_fence();
@@ -222,14 +222,14 @@ __device__ __forceinline__ void multiply_slabs(Role& role, const WarpPieces& pie
     }
     ptx::wgmma_wait<1>();  // the previous panel has been multiplied
     load(1, two_a_page ? kPageBytes / 2 : 0);
-    if (slab > 0) at.free_panel_behind();
+    if (slab > 0) at.free_previous_panel();
     begin(rows + at.kNextSlab, 1, false);
     at.free_page();
     at.advance_panel();
   }
   ptx::wgmma_wait<0>();
   if (slab < slabs) {
-    if (slab > 0) at.free_panel_behind();
+    if (slab > 0) at.free_previous_panel();
     const ptx::WgmmaOperand rows = at.operand();
     at.wait_page_and_panel();
     load(0, 0);
@@ -239,7 +239,7 @@ __device__ __forceinline__ void multiply_slabs(Role& role, const WarpPieces& pie
     ptx::wgmma_wait<0>();
   }
   exit_if_requested(&role.s.exit);
-  at.free_panel_behind();
+  at.free_previous_panel();
 }
 
 // multiply_slabs() for a wide tile: each slab of activations meets one page for each half of the tile, in two
@@ -269,7 +269,7 @@ __device__ __forceinline__ void multiply_wide(Role& role, const WarpPieces& piec
       ptx::wgmma_commit();
       ptx::wgmma_wait<1>();
       if (half == 0 && of_panel == 0 && slab > 0)
-        at.free_panel_behind();  // everything before it has been multiplied
+        at.free_previous_panel();  // everything before it has been multiplied
       at.load(high, kHighTerms);
       ptx::wgmma_fence();
       begin_half<Config>(rows + ptx::kWgmmaNextTerms, high, d[half], false);
@@ -280,7 +280,7 @@ __device__ __forceinline__ void multiply_wide(Role& role, const WarpPieces& piec
   }
   ptx::wgmma_wait<0>();
   exit_if_requested(&role.s.exit);
-  at.free_panel_behind();
+  at.free_previous_panel();
 }
 
 // For a warpgroup without units in the tile: frees pages (of two slabs) and panels as they land.
