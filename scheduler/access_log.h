@@ -62,8 +62,8 @@ class AccessLog {
   // Shares of a divided part, written one after another. Writing a share again starts a new division.
   struct Division {
     Region region;
-    uint32_t begin;  // time before the first share
-    uint32_t count;
+    uint32_t begin;             // time before the first share
+    uint32_t count;             // shares written
     std::vector<bool> written;  // [shares]
   };
   struct Log {

@@ -51,8 +51,8 @@ class Contents {
     uint32_t writer;
   };
   struct Division {
-    Region region;  // of any share
-    uint32_t count = 0;
+    Region region;       // of any share
+    uint32_t count = 0;  // shares written
     Value value = kNoValue;
     std::vector<bool> written = {};  // [shares]
     bool is_complete() const { return count == region.layout; }

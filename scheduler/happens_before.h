@@ -57,9 +57,10 @@ class HappensBefore {
 
   // Work and memory that the analysis took.
   struct Effort {
-    uint64_t
-        steps;  // instructions run (all, for each counter with a threshold below its sum), and sets merged
-    uint64_t bytes;  // size of all sets of events
+    // Instructions run, plus sets merged. All instructions run once for each counter with a threshold below
+    // its sum.
+    uint64_t steps;
+    uint64_t bytes;  // of all sets of events
   };
   Effort effort() const;
 
@@ -99,16 +100,14 @@ class HappensBefore {
   std::vector<uint32_t> wait_events_;               // parallel to Program::waits; kNoEvent if t is 0
   std::vector<uint32_t> gate_events_;               // of each device
   std::vector<std::vector<Signaller>> signallers_;  // of each counter
-  std::vector<std::vector<uint32_t>>
-      certain_;  // of each counter, sorted by the first event that they precede
+  std::vector<std::vector<uint32_t>> certain_;      // of each counter, by the first event that they precede
   // Lists of the first event that an instruction precedes on each counter, ascending; and the number of each
   // instruction's list.
   Lists<uint32_t> first_events_;
   std::vector<uint32_t> first_events_of_;
   std::vector<uint32_t> sets_end_;  // of each counter: end of the events whose sets are built
   std::vector<EventSet> sets_;
-  std::vector<uint32_t>
-      known_;  // of each instruction: number of the set of events before it writes and signals
+  std::vector<uint32_t> known_;      // of each instruction: event_set_of()
   std::vector<uint32_t> wait_sets_;  // sets of the events that an instruction waits for
   // The sets merged last, and the result.
   std::vector<uint32_t> last_wait_sets_;

@@ -52,8 +52,8 @@ class PeriodSearch {
   const Graph& graph_;
   const std::vector<std::vector<NamedTensor>> named_ = tensors_of_opcodes();
   std::vector<Range> ranges_;  // of each tensor: the first and the last node that names it
-  std::vector<uint32_t> next_,
-      previous_;  // of each tensor of a period: its counterpart in the next and the previous one
+  // Counterparts of a tensor of one period in the next and the previous period.
+  std::vector<uint32_t> next_, previous_;
 };
 
 uint32_t tensor_at(const Instruction& node, const NamedTensor& named) {

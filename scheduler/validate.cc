@@ -101,10 +101,8 @@ class Validator {
   };
   std::array<OrderedReaders, 32> ordered_readers_ = {};  // a ring
   size_t oldest_ordered_readers_ = 0;
-  std::array<std::vector<uint32_t>, kMaxDevices>
-      control_writers_;  // of each device: instructions that write its control
-  std::vector<bool>
-      pushes_;  // of each instruction, if there are several devices: it writes memory of another device
+  std::array<std::vector<uint32_t>, kMaxDevices> control_writers_;  // instructions, by device
+  std::vector<bool> pushes_;  // of each instruction, if there are several devices: it pushes to another one
   Footprint footprint_;
   std::optional<Violation> found_;
 };
@@ -464,7 +462,7 @@ std::string Validator::explain_order(const HappensBefore& hb, uint32_t first, co
   constexpr uint32_t kUnseen = 0xffffffff;
   std::vector<uint32_t> next(program_.instructions.size(), kUnseen);  // on a path to `second`
   std::vector<uint32_t> reached = {second};
-  // Of each counter: how many of its certain producers have been followed.
+  // Per counter: number of its certain producers followed so far.
   std::vector<size_t> followed(program_.counters.size(), 0);
   next[second] = second;
   for (size_t r = 0; r < reached.size(); ++r) {
