@@ -98,7 +98,8 @@ constexpr bool is_window(Field Op::*member) {
   return false;
 }
 
-// Returns `op`, whose operands name rank 0's tensors, as an instance of rank `rank`, whose tensors follow `rank` places later in the table. Operands that are pushed to do not change.
+// Returns `op`, whose operands name rank 0's tensors, as an instance of rank `rank`, whose tensors follow
+// `rank` places later in the table. Operands that are pushed to do not change.
 template <class Op>
 constexpr Op on_rank(Op op, uint32_t rank) {
   Op::fields([&](auto member, const char*, const char*) {

@@ -45,10 +45,10 @@ enum class Part : uint8_t {
   kSeenLeaves,  // of attention's partial results: the leaves that active rows see
   // The following parts are divided among the `layout` records that write the box, as the state's list of
   // attention items (vm/state/attention.h) says; the region's `share` is the record's number.
-  kItemPlaces,  // places for partial results
-  kItemRows,    // of a tensor with one row for each row of the pass: results that one item computes alone
-  kSplitRows,   // … results that several items share: the other active rows
-  kDividedRows,   // … all active rows, where no two items can share one
+  kItemPlaces,   // places for partial results
+  kItemRows,     // of a tensor with one row for each row of the pass: results that one item computes alone
+  kSplitRows,    // … results that several items share: the other active rows
+  kDividedRows,  // … all active rows, where no two items can share one
 };
 
 // True if several records together write the part of one box, a share each.

@@ -1,5 +1,4 @@
-// What to improve first: changes to the machine or the kernel, with the time that each saves in the
-// simulator.
+// Predicts with the simulator how much time changes to the machine or the kernel would save.
 #pragma once
 
 #include <cstddef>

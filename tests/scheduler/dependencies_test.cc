@@ -31,7 +31,7 @@ void expect_sound(const Graph& graph, const Compilation& how) {
   EXPECT_EQ(ordering.miscounted(), "");
   ASSERT_EQ(ordering.deadlock(), "");
   EXPECT_EQ(ordering.unordered(), "");
-  EXPECT_EQ(ordering.left_behind(), "");
+  EXPECT_EQ(ordering.unfinished_at_gate(), "");
 }
 
 TEST(Dependencies, OrderEveryConflictOfRandomGraphs) {

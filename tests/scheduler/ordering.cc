@@ -198,7 +198,7 @@ std::string Ordering::unordered() const {
   return "";
 }
 
-std::string Ordering::left_behind() const {
+std::string Ordering::unfinished_at_gate() const {
   const Bits& gate = counter_closure_[program_.gate_counter];
   for (uint32_t i = 0; i < count_; ++i) {
     if (!test(gate, i)) return format_instruction(program_, program_.instructions[i]);

@@ -29,7 +29,7 @@ class Ordering {
   // count.
   std::string unordered() const;
   // "" if all instructions have finished when the gate opens.
-  std::string left_behind() const;
+  std::string unfinished_at_gate() const;
   // Waits that are not needed to order the conflicts or to let the last node end the pass.
   std::vector<std::string> redundant_waits() const;
 
