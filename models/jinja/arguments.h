@@ -1,4 +1,4 @@
-// Takes the arguments of a built-in function by position or name.
+// Reads the arguments of a built-in function by position or name.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,13 @@
 
 namespace serval::jinja {
 
-// Each call takes the next parameter. finish() fails where arguments are left. `function` is what messages
-// call it.
+// Each call takes the next parameter; finish() fails if arguments are left. Messages start with `function`.
 class ArgumentReader {
  public:
   ArgumentReader(Evaluation& evaluation, std::string_view function, const Arguments& arguments)
       : evaluation_(evaluation), function_(function), arguments_(arguments) {}
 
-  Value take(std::string_view name);  // it has to be there
+  Value take(std::string_view name);  // fails if it is missing
   Value take(std::string_view name, Value otherwise);
   Text take_text(std::string_view name);
   std::int64_t take_integer(std::string_view name, std::int64_t otherwise);

@@ -1,5 +1,5 @@
-// What Python's str knows about letters and digits of all scripts. case_tables.cc is written by
-// tools/case_tables.py.
+// Unicode data for the case and character classes of Python's str. tools/case_tables.py generates
+// case_tables.cc.
 #pragma once
 
 #include <array>
@@ -12,19 +12,19 @@ struct CodeRange {
   std::uint32_t first, last;
 };
 
-// Every `step`th code point from `first` to `last` becomes the one that is `difference` away.
+// Maps every `step`th code point c from `first` to `last` to c + difference.
 struct CaseRun {
   std::uint32_t first, last, step;
   std::int32_t difference;
 };
 
-// A character that becomes several; 0: no more.
+// Maps a character to several; unused entries are 0.
 struct CaseSpecial {
   std::uint32_t code;
   std::uint32_t to[3];
 };
 
-// As str.isalpha() and so on. kIgnorable: Case_Ignorable, which may stand inside a word.
+// Classes of str.isalpha() and so on. kIgnorable is Case_Ignorable: characters that do not end a word.
 enum class CharacterKind : std::uint8_t {
   kAlpha,
   kDecimal,
@@ -35,11 +35,11 @@ enum class CharacterKind : std::uint8_t {
   kTitle,
   kIgnorable
 };
-std::span<const CodeRange> code_ranges(CharacterKind kind);  // in order
+std::span<const CodeRange> code_ranges(CharacterKind kind);  // sorted
 
 enum class CaseChange : std::uint8_t { kUpper, kLower, kTitle };
 struct CaseTable {
-  std::span<const CaseRun> runs;  // by their first
+  std::span<const CaseRun> runs;  // sorted by `first`
   std::span<const CaseSpecial> specials;
 };
 CaseTable case_table(CaseChange change);

@@ -7,7 +7,7 @@
 namespace serval::jinja {
 namespace {
 
-bool may_be_held(const Value& value) {
+bool is_allowed_in_container(const Value& value) {
   return !value.is_name_space() && !value.is_callable();
 }
 
@@ -46,7 +46,8 @@ Value Evaluation::checked(Value value) {
 
 Value Evaluation::checked_list(List elements) {
   for (const Value& element : elements) {
-    if (!may_be_held(element)) fail(fmt::format("a {} in a list is not supported", type_name(element)));
+    if (!is_allowed_in_container(element))
+      fail(fmt::format("a {} in a list is not supported", type_name(element)));
   }
   charge(elements.size() * sizeof(Value));
   return checked(Value::list(std::move(elements)));
@@ -54,9 +55,10 @@ Value Evaluation::checked_list(List elements) {
 
 Value Evaluation::checked_dict(Entries entries) {
   for (const auto& [key, value] : entries) {
-    if (key.is_list() || key.is_dict() || !may_be_held(key))
+    if (key.is_list() || key.is_dict() || !is_allowed_in_container(key))
       fail(fmt::format("a {} as the key of a dict is not supported", type_name(key)));
-    if (!may_be_held(value)) fail(fmt::format("a {} in a dict is not supported", type_name(value)));
+    if (!is_allowed_in_container(value))
+      fail(fmt::format("a {} in a dict is not supported", type_name(value)));
   }
   charge(entries.size() * sizeof(Value));
   return checked(Value::dict(std::move(entries)));

@@ -1,4 +1,4 @@
-// One run of a template: variables, what has been written, and what the run may still spend.
+// The state of one run of a template: its variables, its output and its remaining budget.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace serval::jinja {
 
-// Variables of a block, and through `parent` those around it.
+// Variables of a block. Lookups continue in `parent`, the enclosing block.
 class Scope {
  public:
   explicit Scope(const Scope* parent) : parent_(parent) {}
@@ -26,39 +26,40 @@ class Scope {
 
 class Evaluation {
  public:
-  // `input_bytes`: the weight of the variables.
+  // `input_bytes` is the weight of the variables (Value::weight()). The references must outlive the object.
   Evaluation(const Limits& limits, std::size_t input_bytes, const Clock& clock, std::string_view where)
       : limits_(limits),
         clock_(clock),
         where_(where),
         work_left_(limits.work + limits.work_per_byte * input_bytes) {}
 
-  // The line of the template that is being evaluated.
+  // Line of the template, for messages.
   int line() const { return line_; }
   void at_line(int line) { line_ = line; }
 
   // Throws Error(kRuntime): "WHERE: line N: WHAT".
   [[noreturn]] void fail(std::string_view what) const;
 
-  // Takes `work` (about bytes copied) from what the run may spend.
+  // Subtracts `work` (about bytes copied) from the budget; fails if it is used up.
   void charge(std::size_t work);
   void count_iteration();
 
-  // `value`, unless it is too large, or too deep, or holds what a container may not.
+  // Returns `value`. Fails if it is too large, nested too deeply, or a container holds a namespace or
+  // function.
   Value checked(Value value);
   Value checked_list(List elements);
   Value checked_dict(Entries entries);
 
   void write(const Text& text);
   Text take_output() { return std::move(output_); }
-  // What `write` writes until the capture ends.
+  // Collects the text that write() receives during its lifetime.
   class Capture;
 
   const Clock& clock() const { return clock_; }
 
   Scope* scope = nullptr;
 
-  // One more expression or macro inside another.
+  // Counts the nesting of expressions, blocks and macros, and fails at the limit.
   class Nesting {
    public:
     explicit Nesting(Evaluation& evaluation);
@@ -96,7 +97,7 @@ class Evaluation {
   Text output_;
 };
 
-// `Scope` of a block, for as long as it runs.
+// Makes a new Scope current during its lifetime.
 class InnerScope {
  public:
   InnerScope(Evaluation& evaluation, const Scope* parent)

@@ -1,4 +1,4 @@
-// Expressions of a template.
+// Expression nodes of a parsed template.
 #pragma once
 
 #include <memory>
@@ -79,7 +79,7 @@ class DictLiteral final : public Expression {
   std::vector<std::pair<ExpressionPointer, ExpressionPointer>> entries_;
 };
 
-// a.b, which prefers a method, or a['b'], which prefers an entry.
+// a.b, which looks for a method before an entry, or a['b'], which looks for an entry first.
 class Member final : public Expression {
  public:
   Member(int line, ExpressionPointer object, ExpressionPointer key, bool dotted)
@@ -129,7 +129,7 @@ class Filter final : public Expression {
  private:
   Value compute(Evaluation& evaluation) const override;
   std::string name_;
-  ExpressionPointer input_;  // absent in {% set x | filter %}, whose input is the block's text
+  ExpressionPointer input_;
   ArgumentList arguments_;
 };
 
@@ -148,7 +148,7 @@ class Test final : public Expression {
   ArgumentList arguments_;
 };
 
-// + - * / // % ** and ~.
+// a SIGN b with + - * / // % ** or ~.
 class Binary final : public Expression {
  public:
   Binary(int line, std::string sign, ExpressionPointer left, ExpressionPointer right)
@@ -180,7 +180,7 @@ class Not final : public Expression {
   ExpressionPointer operand_;
 };
 
-// `and` or `or`, whose value is that of an operand.
+// `and` or `or`. As in Python, the result is one of the operands.
 class Logical final : public Expression {
  public:
   Logical(int line, bool is_and, ExpressionPointer left, ExpressionPointer right)
@@ -192,7 +192,7 @@ class Logical final : public Expression {
   ExpressionPointer left_, right_;
 };
 
-// a < b <= c: holds where each pair does. Signs: == != < <= > >= in, and "not in".
+// a < b <= c: true if each comparison is true. Signs: == != < <= > >= in, and "not in".
 class Comparison final : public Expression {
  public:
   Comparison(int line, ExpressionPointer first, std::vector<std::pair<std::string, ExpressionPointer>> rest)

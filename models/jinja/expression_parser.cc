@@ -25,7 +25,7 @@ ExpressionPointer ExpressionParser::expression() {
   return nested();
 }
 
-// A comma may end it.
+// Parses one expression, or a tuple of several. A tuple may end with a comma.
 template <typename Parse>
 ExpressionPointer ExpressionParser::several(Parse parse) {
   operations_ = 0;
@@ -103,7 +103,7 @@ ExpressionPointer ExpressionParser::negation() {
   return std::make_unique<Not>(line, negation());
 }
 
-// Takes the sign of a comparison; empty where none follows.
+// Takes the sign of a comparison; empty if none follows.
 std::string ExpressionParser::sign_of_comparison() {
   for (const char* sign : {"==", "!=", "<=", ">=", "<", ">"}) {
     if (tokens_.take_sign(sign)) return sign;
@@ -366,7 +366,7 @@ ExpressionPointer ExpressionParser::test(ExpressionPointer input) {
   return negated ? std::make_unique<Not>(line, std::move(out)) : std::move(out);
 }
 
-// In brackets, or one without them.
+// Arguments in parentheses, or a single one without them.
 ArgumentList ExpressionParser::test_arguments() {
   if (tokens_.sees_sign("(")) return arguments();
   ArgumentList out;

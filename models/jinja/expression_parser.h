@@ -1,5 +1,5 @@
-// Expressions out of tokens, with Jinja's precedence: if else, or, and, not, comparisons, + -, ~, * / // %,
-// **, signs, then filters and tests, then .name, [item] and calls.
+// Parses expressions with Jinja's precedence, from weakest to strongest: if else, or, and, not, comparisons,
+// + -, ~, * / // %, **, signs, filters and tests, then .name, [item] and calls.
 #pragma once
 
 #include <string>
@@ -13,11 +13,11 @@ class ExpressionParser {
  public:
   explicit ExpressionParser(TokenStream& tokens) : tokens_(tokens) {}
 
-  // One expression; a new one may have as many operations again.
+  // Parses one expression. The limit of operations applies to each call separately.
   ExpressionPointer expression();
-  // The same, or several with commas between, which are a tuple.
+  // As expression(), or several separated by commas, which make a tuple.
   ExpressionPointer tuple();
-  // Without `if`, which in {% for %} is something else.
+  // As tuple(), but without `if`, which in {% for %} starts the loop's condition.
   ExpressionPointer tuple_of_operands();
   // (a, b=c)
   ArgumentList arguments();
@@ -52,7 +52,7 @@ class ExpressionParser {
   ArgumentList test_arguments();
   std::string sign_of_comparison();
 
-  // One more operation of this expression, whose number is limited: trees of them are walked by recursion.
+  // Fails if the expression has too many operations: evaluation recurses over their tree.
   void count_operation();
 
   TokenStream& tokens_;

@@ -22,7 +22,7 @@ struct BuiltIn {
   Value (*apply)(Evaluation& evaluation, const Value& input, ArgumentReader& arguments);
 };
 
-// Those whose arguments are another filter's or a test's.
+// Filters that pass arguments on to another filter, a test or a format.
 struct Forwarding {
   std::string_view name;
   Value (*apply)(Evaluation& evaluation, const Value& input, const Arguments& arguments);
@@ -33,7 +33,7 @@ Text text_of(Evaluation& evaluation, const Value& value) {
   return to_text(value);
 }
 
-// "a.b" of a value; parts that are numbers are indices.
+// Follows a path such as "a.b"; parts that are numbers are indices.
 Value path_of(Evaluation& evaluation, Value value, const Value& path) {
   if (!path.is_text()) return item(evaluation, value, path);
   std::string_view rest = path.text().bytes();
@@ -72,7 +72,7 @@ Value tojson(Evaluation& evaluation, const Value& input, ArgumentReader& argumen
   if (style.indent) style.between = Text(",");
   if (!separators.is_none()) {
     const List both = elements_of(evaluation, separators);
-    if (both.size() != 2) evaluation.fail("tojson: separators are two");
+    if (both.size() != 2) evaluation.fail("tojson: separators: expected two");
     style.between = arguments.text("separators", both[0]);
     style.after_key = arguments.text("separators", both[1]);
   }
@@ -155,7 +155,7 @@ Value indent(Evaluation& evaluation, const Value& input, ArgumentReader& argumen
   return evaluation.checked(out);
 }
 
-// As Python's int() and float() of a text; none where they raise.
+// As Python's float(); nullopt if that raises an error.
 std::optional<double> number_of(const Value& value) {
   if (value.is_number()) return value.real();
   if (!value.is_text()) return std::nullopt;
@@ -218,13 +218,14 @@ Value reverse(Evaluation& evaluation, const Value& input, ArgumentReader&) {
   return out;
 }
 
-// What sort and unique compare: a part of the element, without capitals unless they count.
+// The key that sort and unique compare: the element or the part at `path`, in lower case unless
+// case_sensitive.
 Value key_of(Evaluation& evaluation, const Value& element, const Value& path, bool case_sensitive) {
   Value key = path.is_none() ? element : path_of(evaluation, element, path);
   return key.is_text() && !case_sensitive ? Value(lower(evaluation, key.text())) : key;
 }
 
-// Elements by their keys.
+// Sorts pairs of (key, element) by key and returns the elements.
 Value sorted(Evaluation& evaluation, std::vector<std::pair<Value, Value>> keyed, bool reversed) {
   std::stable_sort(keyed.begin(), keyed.end(), [&](const auto& a, const auto& b) {
     evaluation.charge(std::min(a.first.weight(), b.first.weight()));
@@ -265,13 +266,13 @@ Value unique(Evaluation& evaluation, const Value& input, ArgumentReader& argumen
 Value sum(Evaluation& evaluation, const Value& input, ArgumentReader& arguments) {
   const Value path = arguments.take("attribute", Value());
   Value total = arguments.take("start", Value(std::int64_t{0}));
-  if (total.is_text()) evaluation.fail("sum: a str is joined, not added");
+  if (total.is_text()) evaluation.fail("sum: start is a str; use join");
   for (const Value& element : elements_of(evaluation, input))
     total = binary(evaluation, "+", total, path.is_none() ? element : path_of(evaluation, element, path));
   return total;
 }
 
-// The least or the greatest; of equals the first.
+// The minimum or maximum; the first of several equal elements.
 template <bool greatest>
 Value extreme(Evaluation& evaluation, const Value& input, ArgumentReader& arguments) {
   const bool case_sensitive = arguments.take_flag("case_sensitive", false);
@@ -289,13 +290,13 @@ Value extreme(Evaluation& evaluation, const Value& input, ArgumentReader& argume
   return best ? best->second : Value(Undefined{"the least or greatest of nothing"});
 }
 
-// To the nearest, of two the even one, as Python's round(); or up or down.
+// "common" rounds half to even, as Python's round(); "ceil" rounds up and "floor" down.
 Value rounded(Evaluation& evaluation, const Value& input, ArgumentReader& arguments) {
   constexpr std::int64_t kMostPrecision = 100;
   const std::int64_t precision = arguments.take_integer("precision", 0);
   const std::string method =
       arguments.text("method", arguments.take("method", Value(Text("common")))).bytes();
-  if (!input.is_number()) evaluation.fail(fmt::format("round: a {} is no number", type_name(input)));
+  if (!input.is_number()) evaluation.fail(fmt::format("round: a {} is not a number", type_name(input)));
   if (precision < 0 || precision > kMostPrecision)
     evaluation.fail(fmt::format("round: a precision of {}; limit: 0 to {}", precision, kMostPrecision));
   if (method == "common") {
@@ -313,8 +314,8 @@ Value dictsort(Evaluation& evaluation, const Value& input, ArgumentReader& argum
   const bool case_sensitive = arguments.take_flag("case_sensitive", false);
   const std::string by = arguments.text("by", arguments.take("by", Value(Text("key")))).bytes();
   const bool reversed = arguments.take_flag("reverse", false);
-  if (!input.is_dict()) evaluation.fail(fmt::format("dictsort: a {} is no dict", type_name(input)));
-  if (by != "key" && by != "value") evaluation.fail("dictsort: by is key or value");
+  if (!input.is_dict()) evaluation.fail(fmt::format("dictsort: a {} is not a dict", type_name(input)));
+  if (by != "key" && by != "value") evaluation.fail("dictsort: by: expected key or value");
   std::vector<std::pair<Value, Value>> keyed;
   for (const auto& [key, value] : input.entries())
     keyed.emplace_back(key_of(evaluation, by == "key" ? key : value, Value(), case_sensitive),
@@ -430,7 +431,7 @@ Value select(Evaluation& evaluation, const Value& input, const Arguments& given)
   return Value::generator(std::move(out));
 }
 
-// text % arguments.
+// input % arguments.
 Value format(Evaluation& evaluation, const Value& input, const Arguments& given) {
   if (!given.named.empty() && !given.positional.empty())
     evaluation.fail("format: values by position or by name, not both");

@@ -8,7 +8,7 @@
 
 namespace serval::jinja {
 
-// Fails for a filter that is not known here.
+// Fails for an unknown filter.
 Value apply_filter(Evaluation& evaluation, std::string_view name, const Value& input,
                    const Arguments& arguments);
 

@@ -13,13 +13,13 @@
 namespace serval::jinja {
 namespace {
 
-constexpr std::int64_t kMostWidth = 10'000, kMostPrecision = 100, kUsualPrecision = 6;
+constexpr std::int64_t kMaxWidth = 10'000, kMaxPrecision = 100, kDefaultPrecision = 6;
 
-// How one value is written: what both ways can say of it.
+// A parsed format specification. Both kinds of formats use it.
 struct Style {
   Text fill = Text(" ");
-  char alignment = '\0';  // '<', '>', '^', '=' (zeros after the sign); none: as is usual for the value
-  char sign = '-';        // '+', ' ', or '-' for that of negative numbers alone
+  char alignment = '\0';  // '<', '>', '^', '=' (fill after the sign); '\0': the default of the value's type
+  char sign = '-';        // sign before non-negative numbers: '+', ' ', or '-' for none
   bool has_sign = false;
   bool alternate = false;
   std::int64_t width = 0;
@@ -28,7 +28,7 @@ struct Style {
   char type = '\0';
 };
 
-// Reads a format's text.
+// Reads the text of a format.
 class Reader {
  public:
   Reader(Evaluation& evaluation, const Text& text) : evaluation_(evaluation), text_(text) {}
@@ -41,9 +41,9 @@ class Reader {
     return text_.bytes()[at_++];
   }
   bool take(char wanted) {
-    const bool there = !at_end() && peek() == wanted;
-    at_ += there ? 1 : 0;
-    return there;
+    const bool found = !at_end() && peek() == wanted;
+    at_ += found ? 1 : 0;
+    return found;
   }
   Text character() {
     const std::size_t begin = at_;
@@ -78,9 +78,9 @@ std::string grouped(std::string digits, char separator, std::size_t size) {
   return digits;
 }
 
-// Digits of a number without its sign.
+// The digits of a number without its sign.
 std::string digits_of(Evaluation& evaluation, double value, const Style& style) {
-  const std::int64_t precision = style.precision.value_or(kUsualPrecision);
+  const std::int64_t precision = style.precision.value_or(kDefaultPrecision);
   const bool capitals = style.type == 'E' || style.type == 'F' || style.type == 'G';
   if (!std::isfinite(value)) return std::isnan(value) ? (capitals ? "NAN" : "nan") : capitals ? "INF" : "inf";
   switch (style.type) {
@@ -196,7 +196,7 @@ class PercentFormat {
     const std::size_t at = next_++;
     if (values_.is_tuple() && at < values_.elements().size()) return values_.elements()[at];
     if (!values_.is_tuple() && at == 0) return values_;
-    evaluation_.fail("%: more values in the format than there are");
+    evaluation_.fail("%: the format needs more values");
   }
 
   Text one() {
@@ -226,8 +226,8 @@ class PercentFormat {
       style.alternate |= flag == '#';
       if (flag == '+' || (flag == ' ' && style.sign == '-')) style.sign = flag;
     }
-    style.width = count_or_value(kMostWidth);
-    if (reader_.take('.')) style.precision = std::max<std::int64_t>(count_or_value(kMostPrecision), 0);
+    style.width = count_or_value(kMaxWidth);
+    if (reader_.take('.')) style.precision = std::max<std::int64_t>(count_or_value(kMaxPrecision), 0);
     for (const char c : {'h', 'l', 'L'}) reader_.take(c);
     style.type = reader_.take();
     left |= style.width < 0;
@@ -335,7 +335,7 @@ class BraceFormat {
     return written(value, style);
   }
 
-  // What follows ':', in which values may stand, too.
+  // The format after ':', which may contain values in braces.
   Text style_of(Reader& reader, int depth) {
     Text style;
     for (;;) {
@@ -371,7 +371,7 @@ class BraceFormat {
     return whole ? std::optional(number) : std::nullopt;
   }
 
-  // `is_plain`: no attribute follows.
+  // `is_plain`: no attribute or index follows.
   Value named(const std::string& name, bool is_plain) {
     const auto index = number_in(name);
     if (name.empty() && !is_plain) evaluation_.fail("format: an attribute of nothing");
@@ -395,7 +395,7 @@ class BraceFormat {
     if (!value.is_text()) evaluation_.fail(fmt::format("format: a {} takes no format", type_name(value)));
     const bool fits = (style.type == '\0' || style.type == 's') && !style.has_sign &&
                       style.alignment != '=' && style.grouping == '\0' && !style.alternate;
-    if (!fits) evaluation_.fail("format: this is no format of a str");
+    if (!fits) evaluation_.fail("format: not a format of a str");
     return text_text(evaluation_, value.text(), style);
   }
 
@@ -424,15 +424,15 @@ class BraceFormat {
       if (!has_fill) style.fill = Text("0");
       if (style.alignment == '\0') style.alignment = value.is_text() ? '<' : '=';
     }
-    style.width = reader.number(kMostWidth);
+    style.width = reader.number(kMaxWidth);
     for (const char separator : {',', '_'})
       if (reader.take(separator)) style.grouping = separator;
     if (reader.take('.')) {
       if (!reader.sees_digit()) evaluation_.fail("format: '.' without a precision");
-      style.precision = reader.number(kMostPrecision);
+      style.precision = reader.number(kMaxPrecision);
     }
     if (!reader.at_end()) style.type = reader.take();
-    if (!reader.at_end()) evaluation_.fail("format: this is no format");
+    if (!reader.at_end()) evaluation_.fail("format: unknown characters at the end of a format");
     const bool is_whole = !value.is_float() && value.is_number() && !is_float_type(style.type);
     if (is_whole && style.precision) evaluation_.fail("format: an int has no precision");
     return style;
@@ -440,7 +440,7 @@ class BraceFormat {
 
   Evaluation& evaluation_;
   const Arguments& given_;
-  std::optional<bool> counts_;  // whether values are taken in their order
+  std::optional<bool> counts_;  // true: fields are "{}"; false: "{0}"; empty: neither has been seen
   std::size_t next_ = 0;
 };
 
@@ -449,7 +449,7 @@ class BraceFormat {
 Text padded(Evaluation& evaluation, const Text& text, std::int64_t width, const Text& fill, char alignment) {
   const auto missing = width - static_cast<std::int64_t>(text.characters());
   if (missing <= 0) return text;
-  if (width > kMostWidth) evaluation.fail(fmt::format("a width of {}; limit: {}", width, kMostWidth));
+  if (width > kMaxWidth) evaluation.fail(fmt::format("a width of {}; limit: {}", width, kMaxWidth));
   evaluation.charge(static_cast<std::size_t>(missing) * fill.size());
   const std::int64_t before = alignment == '<' ? 0 : alignment == '^' ? missing / 2 : missing;
   Text out;

@@ -1,4 +1,4 @@
-// Python's two ways to put values into a text.
+// Python's two kinds of string formatting.
 #pragma once
 
 #include "models/jinja/evaluation.h"
@@ -6,13 +6,13 @@
 
 namespace serval::jinja {
 
-// `format % values`: a tuple's elements in their order, a dict's by their names, or one value.
+// `format % values`: uses a tuple's elements in order, a dict's values by name, or a single value.
 Text percent_formatted(Evaluation& evaluation, const Text& format, const Value& values);
 
-// format.format(…), as the sandbox of Jinja has it.
+// format.format(…), as in Jinja's sandbox.
 Text brace_formatted(Evaluation& evaluation, const Text& format, const Arguments& given);
 
-// With `fill` at its ends, as long as `width` characters. Alignment as in a format: '<', '>' or '^'.
+// Pads `text` with `fill` to `width` characters. `alignment` is '<', '>' or '^', as in a format.
 Text padded(Evaluation& evaluation, const Text& text, std::int64_t width, const Text& fill, char alignment);
 
 }  // namespace serval::jinja

@@ -10,7 +10,7 @@ namespace serval::jinja {
 namespace {
 
 Value range(Evaluation& evaluation, const Arguments& given) {
-  constexpr std::int64_t kMaxRange = 100'000;  // the sandbox's
+  constexpr std::int64_t kMaxRange = 100'000;  // as in Jinja's sandbox
   ArgumentReader arguments(evaluation, "range", given);
   const std::int64_t first = arguments.take_integer("start", 0);
   const Value second = arguments.take("stop", Value());
@@ -18,7 +18,7 @@ Value range(Evaluation& evaluation, const Arguments& given) {
   arguments.finish();
   const std::int64_t begin = second.is_none() ? 0 : first;
   const std::int64_t end = second.is_none() ? first : arguments.integer("stop", second);
-  if (step == 0) evaluation.fail("range: step 0");
+  if (step == 0) evaluation.fail("range: step must not be 0");
   List out;
   for (std::int64_t at = begin; step > 0 ? at < end : at > end;) {
     if (static_cast<std::int64_t>(out.size()) == kMaxRange)
@@ -29,7 +29,7 @@ Value range(Evaluation& evaluation, const Arguments& given) {
   return evaluation.checked_list(std::move(out));
 }
 
-// The entries of an optional dict, and of the named arguments.
+// The entries of an optional dict, then the named arguments.
 Entries entries_of(Evaluation& evaluation, std::string_view function, const Arguments& given) {
   Entries out;
   if (!given.positional.empty()) {
@@ -49,7 +49,7 @@ Value name_space(Evaluation& evaluation, const Arguments& given) {
   const Value checked = evaluation.checked_dict(entries_of(evaluation, "namespace", given));
   Value::Namespace out;
   for (const auto& [name, value] : checked.entries()) {
-    if (!name.is_text()) evaluation.fail("namespace: a name that is no str");
+    if (!name.is_text()) evaluation.fail("namespace: a name must be a str");
     out[name.text().bytes()] = value;
   }
   return Value::name_space(std::move(out));

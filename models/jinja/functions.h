@@ -1,4 +1,4 @@
-// Functions that every template can call: range, dict, namespace, raise_exception and strftime_now.
+// Global functions of templates: range, dict, namespace, raise_exception and strftime_now.
 #pragma once
 
 #include "models/jinja/evaluation.h"

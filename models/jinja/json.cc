@@ -11,7 +11,7 @@
 namespace serval::jinja {
 namespace {
 
-// UTF-16, which JSON's escapes are in.
+// JSON's escapes are UTF-16: characters above U+FFFF take two.
 std::string utf16_escape(std::uint32_t c) {
   constexpr std::uint32_t kFirstAfterPlane = 0x10000, kHigh = 0xD800, kLow = 0xDC00, kLowMask = 0x3FF;
   constexpr int kLowBits = 10;

@@ -1,4 +1,4 @@
-// Values as JSON text, and JSON as values.
+// Writes values as JSON.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@ namespace serval::jinja {
 struct JsonStyle {
   bool ascii_only = false;
   bool sorted = false;
-  std::optional<Text> indent;  // of a level; absent: all on one line
+  std::optional<Text> indent;  // of each level; absent: everything on one line
   Text between = Text(", ");
   Text after_key = Text(": ");
 };

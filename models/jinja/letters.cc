@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint32_t kCapitalSigma = 0x3A3, kFinalSigma = 0x3C2;
 
-bool is_of(CharacterKind kind, std::uint32_t code) {
+bool has_kind(CharacterKind kind, std::uint32_t code) {
   const auto ranges = code_ranges(kind);
   const auto after =
       std::upper_bound(ranges.begin(), ranges.end(), code,
@@ -21,8 +21,8 @@ bool is_of(CharacterKind kind, std::uint32_t code) {
 }
 
 bool is_cased(std::uint32_t code) {
-  return is_of(CharacterKind::kLower, code) || is_of(CharacterKind::kUpper, code) ||
-         is_of(CharacterKind::kTitle, code);
+  return has_kind(CharacterKind::kLower, code) || has_kind(CharacterKind::kUpper, code) ||
+         has_kind(CharacterKind::kTitle, code);
 }
 
 void append_changed(std::uint32_t code, CaseChange change, std::string* out) {
@@ -50,16 +50,16 @@ std::vector<std::uint32_t> code_points_of(std::string_view text) {
   return codes;
 }
 
-// A sigma at `at` is at the end of a word.
+// Whether the sigma at `at` ends a word (Unicode's Final_Sigma).
 bool ends_word(const std::vector<std::uint32_t>& codes, std::size_t at) {
   std::size_t before = at, after = at + 1;
-  while (before > 0 && is_of(CharacterKind::kIgnorable, codes[before - 1])) --before;
+  while (before > 0 && has_kind(CharacterKind::kIgnorable, codes[before - 1])) --before;
   if (before == 0 || !is_cased(codes[before - 1])) return false;
-  while (after < codes.size() && is_of(CharacterKind::kIgnorable, codes[after])) ++after;
+  while (after < codes.size() && has_kind(CharacterKind::kIgnorable, codes[after])) ++after;
   return after == codes.size() || !is_cased(codes[after]);
 }
 
-// Changes each character as `change_of(code, index)` says. What it becomes has its origin.
+// Applies change_of(code, index) to each character. The result keeps the character's origin.
 template <typename ChangeOf>
 Text changed(Evaluation& evaluation, const Text& text, ChangeOf change_of) {
   evaluation.charge(text.size() * sizeof(std::uint32_t));
@@ -79,20 +79,20 @@ Text changed(Evaluation& evaluation, const Text& text, ChangeOf change_of) {
   return evaluation.checked(Value(std::move(out))).text();
 }
 
-// Whether each character, of which there is one at least, is of one of the kinds.
+// Whether the text is not empty and each character has one of the kinds.
 bool all_are(std::string_view text, std::initializer_list<CharacterKind> kinds) {
   const auto is = [&](std::uint32_t code) {
-    return std::ranges::any_of(kinds, [code](CharacterKind kind) { return is_of(kind, code); });
+    return std::ranges::any_of(kinds, [code](CharacterKind kind) { return has_kind(kind, code); });
   };
   return !text.empty() && std::ranges::all_of(code_points_of(text), is);
 }
 
-// Letters with case are there, and none of the other ones.
+// Whether the text has a character of `kind` and none of `other` or of title case.
 bool is_all(std::string_view text, CharacterKind kind, CharacterKind other) {
   bool found = false;
   for (const std::uint32_t code : code_points_of(text)) {
-    if (is_of(other, code) || is_of(CharacterKind::kTitle, code)) return false;
-    found = found || is_of(kind, code);
+    if (has_kind(other, code) || has_kind(CharacterKind::kTitle, code)) return false;
+    found = found || has_kind(kind, code);
   }
   return found;
 }
@@ -115,7 +115,7 @@ Text capitalized(Evaluation& evaluation, const Text& text) {
 
 Text with_case_swapped(Evaluation& evaluation, const Text& text) {
   return changed(evaluation, text, [](std::uint32_t code, std::size_t) {
-    return is_of(CharacterKind::kUpper, code) ? CaseChange::kLower : CaseChange::kUpper;
+    return has_kind(CharacterKind::kUpper, code) ? CaseChange::kLower : CaseChange::kUpper;
   });
 }
 
@@ -134,7 +134,7 @@ Text title_of_words(Evaluation& evaluation, const Text& text) {
   };
   Text out;
   for (std::size_t i = 0; i + 1 < at.size();) {
-    std::size_t end = i + 1;  // of a word, or of what is between two
+    std::size_t end = i + 1;  // end of a word or of a separator
     while (end + 1 < at.size() && is_before(end) == is_before(i)) ++end;
     out.append(upper(evaluation, text.slice(at[i], at[i + 1])));
     out.append(lower(evaluation, text.slice(at[i + 1], at[end])));
@@ -182,8 +182,8 @@ bool is_lower(std::string_view text) {
 bool is_title(std::string_view text) {
   bool after_letter = false, found = false;
   for (const std::uint32_t code : code_points_of(text)) {
-    const bool capital = is_of(CharacterKind::kUpper, code) || is_of(CharacterKind::kTitle, code);
-    const bool small = is_of(CharacterKind::kLower, code);
+    const bool capital = has_kind(CharacterKind::kUpper, code) || has_kind(CharacterKind::kTitle, code);
+    const bool small = has_kind(CharacterKind::kLower, code);
     if ((capital && after_letter) || (small && !after_letter)) return false;
     after_letter = capital || small;
     found = found || after_letter;

@@ -1,5 +1,5 @@
-// Python's str about letters and digits: changes of case, and questions. Full mappings of Unicode, as Python
-// has them: "ß" becomes "SS", and a sigma at the end of a word "ς".
+// Case changes and character classes of Python's str. Case changes use Unicode's full mappings, as in Python:
+// upper() of "ß" is "SS", and lower() of a sigma at the end of a word is "ς".
 #pragma once
 
 #include <string_view>
@@ -13,12 +13,12 @@ Text upper(Evaluation& evaluation, const Text& text);
 Text lower(Evaluation& evaluation, const Text& text);
 Text capitalized(Evaluation& evaluation, const Text& text);
 Text with_case_swapped(Evaluation& evaluation, const Text& text);
-// str.title(): a capital after each character that is no letter.
+// str.title(): title case after each character that has no case.
 Text title(Evaluation& evaluation, const Text& text);
-// The filter of this name: a capital after white space and each of "-({[<".
+// Jinja's filter `title`: upper case after white space and each of "-({[<".
 Text title_of_words(Evaluation& evaluation, const Text& text);
 
-// str.isNAME(); false for an empty text, but for isascii().
+// str.isNAME(). False for an empty text, except is_ascii().
 bool is_alpha(std::string_view text);
 bool is_alnum(std::string_view text);
 bool is_decimal(std::string_view text);

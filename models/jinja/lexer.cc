@@ -21,7 +21,7 @@ bool begins_name(char c) {
   return c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-// Every line end as \n, and none at the end.
+// Replaces each line end by \n and removes one at the end of the text.
 std::string normalized(std::string_view source) {
   std::string out;
   for (std::size_t i = 0; i < source.size(); ++i) {
@@ -58,7 +58,7 @@ class Lexer {
 
   void add(Token::Kind kind, std::string text) { tokens_.push_back({kind, std::move(text), line_}); }
 
-  // Text up to a tag, and the tag.
+  // Takes text up to a tag, and the tag.
   void take_data() {
     std::size_t length = 0;
     while (at_ + length < source_.size() && !begins_tag(at_ + length)) ++length;
@@ -75,7 +75,8 @@ class Lexer {
            std::string_view("{%#").find(source_[at + 1]) != std::string_view::npos;
   }
 
-  // `data` without the white space that the tag after it, of which `kind` is the second character, takes.
+  // Removes the white space at the end of `data` that the following tag strips. `kind` is the tag's second
+  // character, `sign` the offset of its third.
   std::string_view before_tag(std::string_view data, char kind, std::size_t sign) const {
     const char c = sign < source_.size() ? source_[sign] : '\0';
     if (c == '-') {
@@ -115,7 +116,7 @@ class Lexer {
     after_tag(sign, /*trims=*/true);
   }
 
-  // What follows a tag: '-' takes white space, '+' nothing, otherwise a block takes one line end.
+  // Strips white space after a tag: all of it for '-', none for '+', else one line end if `trims`.
   void after_tag(char sign, bool trims) {
     const std::size_t begin = at_;
     if (sign == '-') {
@@ -127,7 +128,7 @@ class Lexer {
     starts_line_ = at_ > begin && source_[at_ - 1] == '\n';
   }
 
-  // {% raw %} … {% endraw %}, after its {%.
+  // Takes {% raw %} … {% endraw %}. The first {% has been taken. Returns false for other blocks.
   bool take_raw() {
     const std::size_t begin = at_;
     const int line = line_;
@@ -212,7 +213,7 @@ class Lexer {
     open_.pop_back();
   }
 
-  // 0x1F, 0o17 or 0b11, in small letters.
+  // Takes 0x1F, 0o17 or 0b11 and adds it in lower case.
   bool take_coded_integer() {
     if (!sees("0") || at_ + 2 >= source_.size()) return false;
     const auto small = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
@@ -235,7 +236,7 @@ class Lexer {
     return true;
   }
 
-  // Digits may be set apart by single '_'.
+  // Digits may be separated by single '_'.
   void take_number() {
     if (take_coded_integer()) return;
     std::string digits;
@@ -290,7 +291,7 @@ class Lexer {
     add(Token::Kind::kText, std::string(utf8_lossy(out, &repaired)));
   }
 
-  // As Python reads it.
+  // Follows Python's escapes.
   void take_escape(std::string* out) {
     constexpr std::pair<char, char> kControls[] = {{'n', '\n'},  {'t', '\t'}, {'r', '\r'}, {'f', '\f'},
                                                    {'v', '\v'},  {'a', '\a'}, {'b', '\b'}, {'\\', '\\'},
@@ -308,7 +309,7 @@ class Lexer {
       if (c == letter) return take_code(digits, out);
     }
     if (is_digit(c) || c == 'N') fail(fmt::format("the escape \\{} is not supported", c));
-    if (c == '\n') return skip(1);  // a line that goes on
+    if (c == '\n') return skip(1);  // line continuation
     *out += '\\';
   }
 
@@ -326,7 +327,7 @@ class Lexer {
   std::size_t at_ = 0;
   int line_ = 1;
   bool starts_line_ = true;
-  std::string open_;  // the brackets that would close what is open
+  std::string open_;  // closing brackets of the open ones
   std::vector<Token> tokens_;
 };
 

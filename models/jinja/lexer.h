@@ -1,4 +1,4 @@
-// A template's text as tokens.
+// Splits a template's text into tokens.
 #pragma once
 
 #include <string>
@@ -22,12 +22,12 @@ struct Token {
     kEnd
   };
   Kind kind;
-  std::string text;  // of data, a string without its quotes and escapes, a name, a number or an operator
+  std::string text;  // data, a string without quotes and escapes, a name, a number or an operator
   int line;          // from 1
 };
 
-// With trim_blocks and lstrip_blocks; the last line's end is dropped, as Jinja does. Ends with a kEnd. Throws
-// Error(kRuntime), "WHERE: line N: …".
+// Applies trim_blocks and lstrip_blocks, and drops a line end at the end of the text, as Jinja does. The last
+// token is a kEnd. Throws Error(kRuntime), "WHERE: line N: …".
 std::vector<Token> tokenize(std::string_view source, std::string_view where);
 
 }  // namespace serval::jinja

@@ -47,7 +47,7 @@ Value without_affix(Evaluation& evaluation, const Value& self, ArgumentReader& a
   return text.bytes().starts_with(affix) ? text.slice(affix.size(), text.size()) : text;
 }
 
-// At white space, however much of it; what is left after `most` cuts is one part.
+// Splits at runs of white space. After `most` splits (-1: no limit), the rest is one part.
 List words_of(const Text& text, std::int64_t most) {
   List out;
   const auto at = text.boundaries();
@@ -144,15 +144,15 @@ Value count(Evaluation& evaluation, const Value& self, ArgumentReader& arguments
   return static_cast<std::int64_t>(parts_of(self.text(), what, -1).size()) - 1;
 }
 
-// As long as asked, with the fill character at the ends.
+// center, ljust and rjust.
 template <char alignment>
 Value justify(Evaluation& evaluation, const Value& self, ArgumentReader& arguments) {
   const std::int64_t width = arguments.take_integer("width", 0);
   const Text fill = arguments.text("fillchar", arguments.take("fillchar", Value(Text(" "))));
-  if (fill.characters() != 1) evaluation.fail("the fill character is one");
+  if (fill.characters() != 1) evaluation.fail("fillchar: expected one character");
   const Text& text = self.text();
   if (alignment != '^') return padded(evaluation, text, width, fill, alignment);
-  // Python puts the odd one before a text of odd width.
+  // If an odd number of characters is missing, Python puts one more on the left for an odd width.
   const std::int64_t missing = width - static_cast<std::int64_t>(text.characters());
   const std::int64_t before = missing <= 0 ? 0 : missing / 2 + (missing & width & 1);
   const Text left =
@@ -168,7 +168,7 @@ Value zfill(Evaluation& evaluation, const Value& self, ArgumentReader& arguments
   return text.slice(0, sign) + padded(evaluation, text.slice(sign, text.size()), width, Text("0"), '>');
 }
 
-// Before the separator, it, and after it.
+// Returns (text before the separator, the separator, text after it).
 template <bool from_right>
 Value partition(Evaluation& evaluation, const Value& self, ArgumentReader& arguments) {
   const Text& text = self.text();
@@ -279,7 +279,7 @@ std::optional<Value> bound(const Method (&methods)[size], const Value& self, std
 }  // namespace
 
 std::optional<Value> find_method(const Value& object, std::string_view name) {
-  if (object.is_text() && name == "format") {  // its arguments are what the text says
+  if (object.is_text() && name == "format") {  // its parameters depend on the text
     return Value::function("format", [object](Evaluation& evaluation, const Arguments& given) {
       return Value(brace_formatted(evaluation, object.text(), given));
     });

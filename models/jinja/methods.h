@@ -8,10 +8,10 @@
 
 namespace serval::jinja {
 
-// The method bound to `object`; none where there is none of that name.
+// The method `name` bound to `object`; nullopt if there is none.
 std::optional<Value> find_method(const Value& object, std::string_view name);
 
-// Lines of a text, without or with their ends, as str.splitlines.
+// The lines of a text, as str.splitlines; `with_ends` keeps the line ends.
 List lines_of(const Text& text, bool with_ends);
 
 }  // namespace serval::jinja

@@ -33,7 +33,7 @@ std::int64_t power(Evaluation& evaluation, std::int64_t base, std::int64_t expon
   return out;
 }
 
-// Python rounds a quotient down, and the remainder has the divisor's sign.
+// As in Python, the quotient is rounded down, and the remainder has the divisor's sign.
 Value divided(Evaluation& evaluation, char kind, std::int64_t a, std::int64_t b) {
   if (b == 0) evaluation.fail("division by zero");
   require_no_overflow(evaluation, a == INT64_MIN && b == -1);
@@ -97,7 +97,7 @@ Value joined(Evaluation& evaluation, const Value& a, const Value& b) {
   return evaluation.checked(Value::sequence(std::move(out), a.kind()));
 }
 
-// Index `at` of `size` elements, counted from the end where it is negative; -1 where it is out of range.
+// Resolves index `at` of `size` elements; negative ones count from the end. -1 if it is out of range.
 std::int64_t index_of(std::int64_t at, std::size_t size) {
   const auto count = static_cast<std::int64_t>(size);
   if (at < 0) at += at < -count ? 0 : count;
@@ -141,7 +141,7 @@ Bounds bounds_of(Evaluation& evaluation, const Value& begin, const Value& end, c
                  std::size_t size) {
   const auto count = static_cast<std::int64_t>(size);
   Bounds out{0, 0, bound(evaluation, step, 1)};
-  if (out.step == 0) evaluation.fail("a slice with step 0");
+  if (out.step == 0) evaluation.fail("the step of a slice must not be 0");
   const std::int64_t low = out.step > 0 ? 0 : -1, high = out.step > 0 ? count : count - 1;
   const auto clamped = [&](std::int64_t at) {
     if (at < 0) at += at < -count - 1 ? 0 : count;

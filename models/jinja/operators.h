@@ -1,4 +1,4 @@
-// What Python's operators do with values. Each fails where Python raises.
+// Python's operators on values. They fail where Python raises an error.
 #pragma once
 
 #include <string_view>
@@ -16,15 +16,15 @@ Value negated(Evaluation& evaluation, const Value& value, bool minus);
 bool compare(Evaluation& evaluation, std::string_view sign, const Value& a, const Value& b);
 bool contains(Evaluation& evaluation, const Value& container, const Value& element);
 
-// The elements of what Python can iterate over: a list, the keys of a dict, the characters of a text; nothing
-// for what is undefined.
+// The elements that Python iterates over: of a list, the keys of a dict, or the characters of a text. Empty
+// for an undefined value. Fails for other values.
 List elements_of(Evaluation& evaluation, const Value& value);
 
-// a.key and a[key]: undefined where there is no such thing.
+// a.name and a[key]; undefined if they do not exist.
 Value attribute(Evaluation& evaluation, const Value& object, std::string_view name);
 Value item(Evaluation& evaluation, const Value& object, const Value& key);
 
-// Bounds of a slice are none where they are absent.
+// a[begin:end:step]; absent bounds are none.
 Value slice(Evaluation& evaluation, const Value& object, const Value& begin, const Value& end,
             const Value& step);
 

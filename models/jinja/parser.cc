@@ -24,7 +24,7 @@ class Parser {
   }
 
  private:
-  // Up to the end, or a block with one of these names, whose {% is left.
+  // Parses up to the end or to a block with one of these names. Its {% is not taken.
   Body body(std::initializer_list<std::string_view> ends) {
     if (++depth_ > kMaxDepth) tokens_.fail(fmt::format("blocks nested deeper than {}", kMaxDepth));
     Body out;
@@ -50,14 +50,14 @@ class Parser {
     return name.kind == Token::Kind::kName && std::find(ends.begin(), ends.end(), name.text) != ends.end();
   }
 
-  // The name of a block; its {% is taken too.
+  // Takes {% and returns the name of the block.
   std::string begin_block() {
     tokens_.expect(Token::Kind::kBlockBegin);
     return tokens_.expect_any_name();
   }
   void end_block() { tokens_.expect(Token::Kind::kBlockEnd); }
 
-  // The body of a block that `end` ends.
+  // Parses the body of a block and its end tag.
   Body rest_of_block(std::string_view end) {
     end_block();
     Body out = body({end});
@@ -91,7 +91,7 @@ class Parser {
   StatementPointer if_block() {
     std::vector<If::Branch> branches;
     for (std::string name = "if"; name != "endif"; name = tokens_.peek(1).text) {
-      if (!branches.empty()) tokens_.take();  // its {%
+      if (!branches.empty()) tokens_.take();  // {%
       tokens_.take();
       ExpressionPointer condition = name == "else" ? nullptr : expressions_.tuple();
       end_block();
@@ -125,7 +125,7 @@ class Parser {
                                  std::move(each), std::move(otherwise));
   }
 
-  // a, or a, b, or (a, b), or namespace.attribute
+  // a; a, b; (a, b); or namespace.attribute.
   Target take_target(bool may_be_attribute) {
     Target target;
     const bool bracket = tokens_.take_sign("(");
@@ -178,7 +178,7 @@ class Parser {
     return std::make_unique<Jump>(name == "break" ? Flow::kBreak : Flow::kContinue);
   }
 
-  // What `parse` gives; break and continue do not reach out of it.
+  // Calls parse(). Inside it, break and continue cannot refer to an enclosing loop.
   template <typename Parse>
   Body without_loop(Parse parse) {
     const int around = std::exchange(loops_, 0);

@@ -1,4 +1,4 @@
-// Tokens as a program.
+// Parses tokens into statements.
 #pragma once
 
 #include <string_view>
@@ -9,7 +9,7 @@
 
 namespace serval::jinja {
 
-// Throws Error(kRuntime), "WHERE: line N: …", also for what Jinja has and this does not.
+// Throws Error(kRuntime), "WHERE: line N: …", for wrong syntax and for parts of Jinja that are not supported.
 Body parse(std::vector<Token> tokens, std::string_view where);
 
 }  // namespace serval::jinja

@@ -9,12 +9,12 @@
 namespace serval::jinja {
 namespace {
 
-// `loop` in the body of a for.
+// The variable `loop` in the body of a for.
 Value loop_value(const List& elements, std::size_t index) {
   const auto number = [](std::size_t n) { return Value(static_cast<std::int64_t>(n)); };
   const std::size_t count = elements.size();
-  const auto neighbour = [&](bool there, std::size_t at) {
-    return there ? elements[at] : Value(Undefined{"the element beside the loop's"});
+  const auto neighbour = [&](bool exists, std::size_t at) {
+    return exists ? elements[at] : Value(Undefined{"the previous or next element of the loop"});
   };
   const auto cycle = [index](Evaluation& evaluation, const Arguments& arguments) {
     if (arguments.positional.empty()) evaluation.fail("loop.cycle needs arguments");
@@ -71,7 +71,7 @@ void Target::assign(Evaluation& evaluation, const Value& value) const {
   if (!attribute.empty()) {
     const Value* object = evaluation.scope->find(names[0]);
     if (object == nullptr || !object->is_name_space())
-      evaluation.fail(fmt::format("'{}' is no namespace", names[0]));
+      evaluation.fail(fmt::format("'{}' is not a namespace", names[0]));
     if (value.is_name_space() || value.is_callable())
       evaluation.fail(fmt::format("a {} in a namespace is not supported", type_name(value)));
     object->attributes()[attribute] = value;
@@ -102,7 +102,7 @@ List For::selected(Evaluation& evaluation) const {
 
 Flow For::run(Evaluation& evaluation) const {
   const List elements = selected(evaluation);
-  bool ended_one = false;  // else runs unless a body came to its end: Jinja's way
+  bool completed_one = false;  // as in Jinja, `else` runs unless an iteration reached the end of the body
   for (std::size_t i = 0; i < elements.size(); ++i) {
     evaluation.at_line(line_);
     evaluation.count_iteration();
@@ -110,10 +110,10 @@ Flow For::run(Evaluation& evaluation) const {
     scope->set("loop", loop_value(elements, i));
     target_.assign(evaluation, elements[i]);
     const Flow flow = run_body(evaluation, body_);
-    ended_one |= flow == Flow::kNext;
+    completed_one |= flow == Flow::kNext;
     if (flow == Flow::kBreak) break;
   }
-  if (ended_one) return Flow::kNext;
+  if (completed_one) return Flow::kNext;
   const InnerScope scope(evaluation, evaluation.scope);
   return run_body(evaluation, otherwise_);
 }

@@ -1,4 +1,4 @@
-// What a template is made of: text, output and blocks.
+// Statement nodes of a parsed template: text, output and blocks.
 #pragma once
 
 #include <memory>
@@ -59,7 +59,8 @@ class If final : public Statement {
   std::vector<Branch> branches_;
 };
 
-// A variable, several (their values are taken apart), or the attribute of a namespace.
+// The target of an assignment: a variable, several variables (the value is unpacked), or the attribute of a
+// namespace.
 struct Target {
   std::vector<std::string> names;
   std::string attribute;  // of names[0], or empty
@@ -129,7 +130,7 @@ class Macro final : public Statement {
  public:
   struct Parameter {
     std::string name;
-    ExpressionPointer otherwise;  // absent where there is no default
+    ExpressionPointer otherwise;  // the default; may be absent
   };
   Macro(std::string name, std::vector<Parameter> parameters, Body body)
       : name_(std::move(name)), parameters_(std::move(parameters)), body_(std::move(body)) {}
@@ -142,7 +143,8 @@ class Macro final : public Statement {
   Body body_;
 };
 
-// {% generation %} … {% endgeneration %}, which marks the assistant's text for training.
+// {% generation %} … {% endgeneration %}, which marks the assistant's text for training and has no effect
+// here.
 class Group final : public Statement {
  public:
   explicit Group(Body body) : body_(std::move(body)) {}

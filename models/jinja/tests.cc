@@ -38,7 +38,7 @@ constexpr Kind kKinds[] = {
     {"lower", [](const Value& v) { return is_lower(to_text(v).bytes()); }},
 };
 
-// Names of comparisons, and their signs.
+// Names of comparisons and their signs.
 constexpr std::pair<std::string_view, std::string_view> kComparisons[] = {
     {"eq", "=="},      {"equalto", "=="}, {"==", "=="}, {"ne", "!="}, {"!=", "!="}, {"lt", "<"},
     {"lessthan", "<"}, {"<", "<"},        {"le", "<="}, {"<=", "<="}, {"gt", ">"},  {"greaterthan", ">"},

@@ -8,7 +8,7 @@
 
 namespace serval::jinja {
 
-// Fails for a test that is not known here.
+// Fails for an unknown test.
 bool apply_test(Evaluation& evaluation, std::string_view name, const Value& input,
                 const Arguments& arguments);
 

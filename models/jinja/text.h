@@ -1,5 +1,5 @@
-// A string of a template. It knows for each byte whether the template or the data given to it had that byte,
-// so that a tokenizer can tell a control token of the template from one that a message spells.
+// A string of a template. It records for each byte whether it comes from the template or from its data, so
+// that the tokenizer can distinguish a control token of the template from the same characters in a message.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace serval::jinja {
 
 enum class Origin : char { kTemplate, kData };
 
-// Valid UTF-8. Offsets count bytes where a name does not say characters.
+// Valid UTF-8. Offsets and sizes count bytes unless a name says characters.
 class Text {
  public:
   Text() = default;
@@ -28,15 +28,15 @@ class Text {
   Text slice(std::size_t begin, std::size_t end) const;
 
   std::size_t characters() const;
-  // Where each character begins, and the size at last.
+  // The offset of each character, followed by size().
   std::vector<std::size_t> boundaries() const;
 
-  // Without white space, or the characters of `chars`, at its ends.
+  // Removes white space, or the characters of `chars`, at one or both ends.
   enum class Ends { kBoth, kLeft, kRight };
   Text stripped(Ends ends) const;
   Text stripped(Ends ends, std::string_view chars) const;
 
-  // At most `most` occurrences of `what`, which is not empty, replaced.
+  // Replaces at most `most` occurrences of `what`, which must not be empty.
   Text replaced(std::string_view what, const Text& with, std::size_t most) const;
 
  private:
@@ -49,7 +49,7 @@ class Text {
 
 Text operator+(Text a, const Text& b);
 
-// White space as Python's str.strip() sees it: four separators more than Unicode's.
+// White space of Python's str.strip(): Unicode's White_Space and U+001C to U+001F.
 bool is_python_space(std::string_view character);
 
 }  // namespace serval::jinja

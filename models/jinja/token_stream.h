@@ -1,4 +1,4 @@
-// The tokens that a parser has not taken yet.
+// The tokens of a template with the parser's position.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace serval::jinja {
 
 class TokenStream {
  public:
-  // The last token is a kEnd. `where` outlives the stream.
+  // The last token must be a kEnd. `where` must outlive the stream.
   TokenStream(std::vector<Token> tokens, std::string_view where)
       : tokens_(std::move(tokens)), where_(where) {}
 
@@ -27,7 +27,7 @@ class TokenStream {
   bool take_sign(std::string_view sign);
   bool take_name(std::string_view name);
 
-  // Each fails where something else follows.
+  // These fail if another token follows.
   void expect(Token::Kind kind);
   void expect_sign(std::string_view sign);
   void expect_name(std::string_view name);

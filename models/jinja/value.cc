@@ -18,7 +18,7 @@ struct Extent {
 
   void add(const Value& value) {
     depth = std::max(depth, 1 + value.depth());
-    weight = std::min(weight + value.weight(), SIZE_MAX / 2);  // twice that does not overflow
+    weight = std::min(weight + value.weight(), SIZE_MAX / 2);  // the sum of two weights cannot overflow
   }
 };
 
@@ -58,7 +58,7 @@ bool equal_dicts(const Value& a, const Value& b) {
   });
 }
 
-// Python's str.isprintable of one character.
+// Python's str.isprintable() for one character.
 bool is_printable(std::string_view character) {
   static const Regex kOthers(R"([\p{C}\p{Z}&&[^ ]])", "printable characters");
   return kOthers.find_all(character).empty();
@@ -233,7 +233,7 @@ std::optional<bool> less(const Value& a, const Value& b) {
     return a.is_float() || b.is_float() ? a.real() < b.real() : a.whole() < b.whole();
   }
   if (a.is_text() && b.is_text())
-    return a.text().bytes() < b.text().bytes();  // UTF-8 sorts as its code points
+    return a.text().bytes() < b.text().bytes();  // the bytes of UTF-8 sort as its code points do
   if (!a.is_list() || !b.is_list() || a.kind() != b.kind()) return std::nullopt;
   const auto [one, other] = std::mismatch(a.elements().begin(), a.elements().end(), b.elements().begin(),
                                           b.elements().end(), equal);
@@ -241,7 +241,7 @@ std::optional<bool> less(const Value& a, const Value& b) {
   return less(*one, *other);
 }
 
-// fmt and Python both write the shortest digits that read back as the same, with an exponent below 1e-4 and
+// fmt and Python both write the shortest digits that give the same value, and use an exponent below 1e-4 and
 // from 1e16 on.
 std::string float_text(double value) {
   std::string out = fmt::format("{}", value);

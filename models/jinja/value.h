@@ -1,4 +1,4 @@
-// A value of a template, as Python has it.
+// A value of a template. The types are those of Python.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class Evaluation;
 class Value;
 
 struct Undefined {
-  std::string what;  // how a message calls it: "'tools'"
+  std::string what;  // its name in messages: "'tools'"
 };
 struct None {};
 
@@ -31,12 +31,13 @@ struct Arguments {
 
 using List = std::vector<Value>;
 
-// In order; keys are different. Lookups walk: dicts of chats are small.
+// In insertion order, without equal keys. Lookups are linear: dicts of chats are small.
 using Entries = std::vector<std::pair<Value, Value>>;
 
 using Function = std::function<Value(Evaluation&, const Arguments&)>;
 
-// Lists and dicts are immutable, so they hold no cycles; a Namespace changes, and no container holds one.
+// Lists and dicts are immutable, so they cannot contain cycles. A Namespace is mutable, so no container may
+// hold one.
 class Value {
  public:
   struct Sequence;
@@ -61,7 +62,7 @@ class Value {
   static Value sequence(List elements, SequenceKind kind);
   static Value list(List elements);
   static Value tuple(List elements);
-  static Value generator(List elements);  // what map and select give: true, and without a length
+  static Value generator(List elements);  // result of map, select and others: always true, without a length
   static Value dict(Entries entries);
   static Value function(std::string name, Function call);
   static Value name_space(Namespace attributes);
@@ -69,7 +70,7 @@ class Value {
   bool is_undefined() const { return holds<Undefined>(); }
   bool is_none() const { return holds<None>(); }
   bool is_boolean() const { return holds<bool>(); }
-  bool is_integer() const { return holds<std::int64_t>(); }  // a bool is none
+  bool is_integer() const { return holds<std::int64_t>(); }  // false for a bool
   bool is_float() const { return holds<double>(); }
   bool is_number() const { return is_boolean() || is_integer() || is_float(); }
   bool is_text() const { return holds<TextPointer>(); }
@@ -80,7 +81,7 @@ class Value {
   bool is_callable() const { return holds<CallablePointer>(); }
   bool is_name_space() const { return holds<NamespacePointer>(); }
 
-  // Of the kind that the name says, which it has to be.
+  // The value must have the type that the function names.
   const Undefined& undefined() const { return std::get<Undefined>(data_); }
   bool boolean() const { return std::get<bool>(data_); }
   const Text& text() const { return *std::get<TextPointer>(data_); }
@@ -93,13 +94,13 @@ class Value {
   std::int64_t whole() const;  // of a bool or an integer
   double real() const;         // of a number
 
-  // An entry of a dict by a key that is text, or by any.
+  // The entry of a dict; null if there is none.
   const Value* find(std::string_view key) const;
   const Value* find(const Value& key) const;
 
-  // Lists and dicts inside each other; 0 for everything else.
+  // Nesting depth of lists and dicts; 0 for other values.
   int depth() const;
-  // Bytes of text and number of values in it, each as often as it would be written.
+  // Bytes of text plus number of values. Shared values count each time they occur.
   std::size_t weight() const;
 
  private:
@@ -113,7 +114,7 @@ class Value {
       data_;
 };
 
-// Python's bool(), ==, str(), repr() and the name of its type.
+// Python's bool(), ==, str(), repr() and type names.
 bool truth(const Value& value);
 bool equal(const Value& a, const Value& b);
 Text to_text(const Value& value);
@@ -121,7 +122,7 @@ Text to_repr(const Value& value);
 std::string_view type_name(const Value& value);
 std::string float_text(double value);
 
-// a < b; none where Python has no order for the two.
+// a < b; nullopt if Python does not order the two types.
 std::optional<bool> less(const Value& a, const Value& b);
 
 }  // namespace serval::jinja

@@ -1,4 +1,4 @@
-// Equal to `transformers`, on templates in the style of published ones.
+// Compares with `transformers` on templates in the style of published ones.
 #include <ctime>
 #include <filesystem>
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ std::tm recorded_time() {
   return time;
 }
 
-// As transformers calls a template: `tools` and `documents` are always there.
+// The variables that transformers passes to a template: `tools` and `documents` always exist.
 Value variables_of(const ordered_json& example) {
   ordered_json variables = {{"tools", nullptr}, {"documents", nullptr}};
   variables.update(example);

@@ -17,7 +17,7 @@ std::string rendered(const std::string& source, const ordered_json& variables = 
   return Template(source, "here").render(from_json(variables, Origin::kData)).bytes();
 }
 
-// The line about a template that cannot be read or run.
+// The error line of parsing or running a template.
 std::string error_of(const std::string& source, const ordered_json& variables = ordered_json::object()) {
   return tiny::error_of([&] { rendered(source, variables); });
 }
@@ -168,14 +168,14 @@ TEST(Jinja, NamesTheLineOfAnError) {
       {"{{ 'a'.strip('b', 2) }}", "strip: unknown or too many arguments"},
       {"{{ 'a'.replace('b') }}", "replace needs the argument new"},
       {"{{ '%d' % 'a' }}", "%d: a number is needed, not a str"},
-      {"{{ '%s' % () }}", "more values in the format than there are"},
+      {"{{ '%s' % () }}", "the format needs more values"},
       {"{{ 'a' % 1 }}", "not all values are used"},
       {"{{ '%s'.format }}{{ '{}'.format() }}", "format: no value 0"},
       {"{{ '{0} {}'.format(1, 2) }}", "format: both {} and {0}"},
       {"{{ '%99999s' % 1 }}", "limit: 10000"},
       {"{{ 007 }}", "an integer that begins with 0"},
       {"{{ ['a'] | sum }}", "int + str is not possible"},
-      {"{% set a.b = 1 %}", "'a' is no namespace"},
+      {"{% set a.b = 1 %}", "'a' is not a namespace"},
       {"{% set a, b = [1] %}", "1 values for 2 names"},
       {"{{ [namespace()] }}", "a namespace in a list is not supported"},
       {"{{ {'a': range} }}", "a function in a dict is not supported"},
