@@ -28,12 +28,12 @@ constexpr std::string_view kNamedTokens[] = {"bos_token", "eos_token", "unk_toke
                                              "pad_token", "cls_token", "mask_token"};
 constexpr std::string_view kNamedLists[] = {"additional_special_tokens", "extra_special_tokens"};
 
-json read_if_there(const std::filesystem::path& path) {
+json read_if_exists(const std::filesystem::path& path) {
   if (!std::filesystem::exists(path)) return nullptr;
   return parse_json_file(path, kMaxTokenizerFileBytes);
 }
 
-// A named token: its content, or an object that has it.
+// A named token is its content, or an object with the content.
 const std::string& content_of(const JsonField& field) {
   return field.is_text() ? field.text() : field.at("content").text();
 }
@@ -54,13 +54,13 @@ void for_each_named_token(const JsonField& object, Fn&& fn) {
   }
 }
 
-// The tree's tokens, by content and by id.
+// Finds the tokens of a tokenizer.json's tree by content and by id.
 class TokenTree {
  public:
   explicit TokenTree(json& tokenizer) : tokenizer_(tokenizer) {
     json& added = tokenizer_["added_tokens"];
     if (added.is_null()) added = json::array();
-    if (!added.is_array()) return;  // which the reader of the tree refuses
+    if (!added.is_array()) return;  // the reader of the tree refuses it
     for (std::size_t i = 0; i < added.size(); ++i) {
       const json& token = added[i];
       if (!token.is_object() || !token.contains("content") || !token["content"].is_string()) continue;
@@ -75,7 +75,7 @@ class TokenTree {
     return tokenizer_["added_tokens"].is_array() && model != tokenizer_.end() && model->is_object() &&
            model->contains("vocab") && (*model)["vocab"].is_object();
   }
-  // Null where it is no added token.
+  // Null if it is not an added token.
   json* find_added(const std::string& content) {
     const auto found = index_.find(content);
     return found == index_.end() ? nullptr : &tokenizer_["added_tokens"][found->second];
@@ -87,7 +87,7 @@ class TokenTree {
     return found != vocabulary.end() && found->is_number_integer() ? std::optional(found->get<std::int64_t>())
                                                                    : std::nullopt;
   }
-  // Of the token with that id; nothing where the id is free.
+  // Content of the token with that id; nullopt if no token has it.
   std::optional<std::string> content_of_id(std::int64_t id) {
     if (!is_indexed_) {
       for (const auto& [content, value] : tokenizer_["model"]["vocab"].items())
@@ -107,9 +107,9 @@ class TokenTree {
 
  private:
   json& tokenizer_;
-  std::map<std::string, std::size_t> index_;  // of added tokens
-  std::map<std::int64_t, std::string> contents_;
-  bool is_indexed_ = false;  // whether contents_ has those of model.vocab, too
+  std::map<std::string, std::size_t> index_;      // content of an added token → its index
+  std::map<std::int64_t, std::string> contents_;  // id → content
+  bool is_indexed_ = false;                       // contents_ includes model.vocab
 };
 
 std::set<std::string> named_contents(const JsonField& config) {
@@ -118,7 +118,7 @@ std::set<std::string> named_contents(const JsonField& config) {
   return contents;
 }
 
-// Where the tree has the token or the id, both have to be the same.
+// If the tree has the token or the id already, both must match.
 void check_id(TokenTree& tree, const JsonField& field, const std::string& content, std::int64_t id) {
   if (const auto known = tree.id_of(content)) {
     if (*known == id) return;
@@ -138,7 +138,7 @@ std::int64_t id_of_key(const JsonField& field, const std::string& key) {
   return id;
 }
 
-// A token as tokenizer.json has it, with the defaults of `tokenizers`' AddedToken.
+// A token in tokenizer.json's format, with the defaults of AddedToken in `tokenizers`.
 json added_token(const JsonField& field, std::int64_t id) {
   const bool special = field.flag("special", false);
   return {{"id", id},
@@ -150,13 +150,13 @@ json added_token(const JsonField& field, std::int64_t id) {
           {"special", special}};
 }
 
-// A flag of a token in a tokenizer.json, whose reader checks its type.
+// A flag of a token in tokenizer.json. The reader of the tree checks its type.
 bool flag_of(const json& token, const char* key, bool otherwise) {
   const auto found = token.find(key);
   return found != token.end() && found->is_boolean() ? found->get<bool>() : otherwise;
 }
 
-// Whether two tokens of tokenizer.json say the same.
+// Whether two tokens of tokenizer.json have the same flags.
 bool is_same_token(const json& a, const json& b) {
   for (const char* key : {"single_word", "lstrip", "rstrip", "special"})
     if (flag_of(a, key, false) != flag_of(b, key, false)) return false;
@@ -167,7 +167,7 @@ bool is_same_token(const json& a, const json& b) {
 }
 
 void merge_decoder(TokenTree& tree, const JsonField& decoder, const std::set<std::string>& named) {
-  std::map<std::int64_t, std::string> keys;  // in order of ids, as they are added
+  std::map<std::int64_t, std::string> keys;  // tokens are added in the order of their ids
   for (const auto& [key, value] : decoder.object().items()) keys.emplace(id_of_key(decoder, key), key);
   for (const auto& [id, key] : keys) {
     const JsonField field = decoder.at(key);
@@ -202,13 +202,14 @@ void merge_added_file(TokenTree& tree, const JsonField& file, const std::set<std
   }
 }
 
-// Beside added_tokens_decoder, the file may repeat what is known.
+// Beside added_tokens_decoder, added_tokens.json may only repeat known tokens. Others are ignored with a
+// warning.
 void check_added_file(TokenTree& tree, const JsonField& file) {
   for (const auto& [content, value] : file.object().items()) {
     const JsonField field = file.at(content);
     check_id(tree, field, content, field.integer(0, kMaxTokenId));
     if (!tree.id_of(content)) {
-      spdlog::warn("{}: {} is not used, as transformers does: {} lacks it", field.where(), in_quotes(content),
+      spdlog::warn("{}: {} is ignored, as in transformers: {} lacks it", field.where(), in_quotes(content),
                    kDecoderKey);
     }
   }
@@ -222,7 +223,7 @@ void merge_special_map(const JsonField& map, json& config) {
     };
     if (found != config.end() && !found->is_null() && content(*found) != content(value) &&
         !value.is_array()) {
-      spdlog::warn("{}: {} is taken, as transformers does; {} differs", map.where(), in_quotes(key),
+      spdlog::warn("{}: {} is used, as in transformers; {} differs", map.where(), in_quotes(key),
                    kConfigFile);
     }
     config[key] = value;
@@ -244,8 +245,8 @@ void merge_named(TokenTree& tree, const JsonField& config) {
 }  // namespace
 
 AddedTokenFiles AddedTokenFiles::read(const std::filesystem::path& directory) {
-  return {directory, read_if_there(directory / kConfigFile), read_if_there(directory / kAddedFile),
-          read_if_there(directory / kSpecialFile)};
+  return {directory, read_if_exists(directory / kConfigFile), read_if_exists(directory / kAddedFile),
+          read_if_exists(directory / kSpecialFile)};
 }
 
 void merge_added_tokens(json& tokenizer, AddedTokenFiles& files) {

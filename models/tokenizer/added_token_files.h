@@ -1,7 +1,6 @@
-// Added tokens that a model's directory lists beside its tokenizer: `added_tokens_decoder` and the named
-// tokens of tokenizer_config.json, added_tokens.json, and special_tokens_map.json. They are read as
-// transformers 5.23 reads them (PreTrainedTokenizerBase._from_pretrained, TokenizersBackend.__init__); its
-// order of precedence is that of merge_added_tokens().
+// Added tokens in the files beside the tokenizer: `added_tokens_decoder` and the named tokens of
+// tokenizer_config.json, added_tokens.json, and special_tokens_map.json. Follows transformers 5.23
+// (PreTrainedTokenizerBase._from_pretrained, TokenizersBackend.__init__).
 #pragma once
 
 #include <filesystem>
@@ -10,7 +9,7 @@
 
 namespace serval {
 
-// What the directory has beside the tokenizer; null where a file is missing.
+// The files beside the tokenizer; null if a file is missing.
 struct AddedTokenFiles {
   std::filesystem::path directory;
   nlohmann::json config;        // tokenizer_config.json
@@ -21,16 +20,18 @@ struct AddedTokenFiles {
   static AddedTokenFiles read(const std::filesystem::path& directory);
 };
 
-// Puts what the files say into a tokenizer.json's tree and into `files.config`:
-// 1. `added_tokens_decoder` adds tokens, and its flags win over those of the tree; a token is special if one
-//    of them says so. Where there is a decoder, added_tokens.json and special_tokens_map.json are not used.
-// 2. Without it, added_tokens.json adds tokens, and special_tokens_map.json's named tokens replace the
-//    configuration's, which is warned of where they differ.
-// 3. Named tokens (bos_token, eos_token, …, additional_special_tokens) that the vocabulary has become special
-//    added tokens, unless they are added tokens already.
+// Merges the files into a tokenizer.json's tree and into `files.config`, in transformers' order of
+// precedence:
+// 1. `added_tokens_decoder` adds tokens, and its flags replace those of the tree; a token is special if
+// either
+//    says so. If it exists, added_tokens.json and special_tokens_map.json are not used.
+// 2. Without it, added_tokens.json adds tokens, and the named tokens of special_tokens_map.json replace those
+//    of the configuration, with a warning if they differ.
+// 3. Named tokens (bos_token, eos_token, …, additional_special_tokens) that are in the vocabulary become
+//    special added tokens, unless they are added tokens already.
 //
-// Throws Error(kRuntime) with one line that names the file and the field, also where two files give a token
-// different ids.
+// Throws Error(kRuntime) with one line that names the file and the field, for example if two files give a
+// token different ids.
 void merge_added_tokens(nlohmann::json& tokenizer, AddedTokenFiles& files);
 
 }  // namespace serval

@@ -21,7 +21,7 @@ std::size_t trailing_space(std::string_view text) {
   return text.size() - rest.size();
 }
 
-bool stands_alone(std::string_view before, std::string_view after) {
+bool is_single_word(std::string_view before, std::string_view after) {
   const bool word_before = !before.empty() && is_word_character(last_character(before));
   const bool word_after = !after.empty() && is_word_character(first_character(after));
   return !word_before && !word_after;
@@ -35,13 +35,13 @@ AddedTokenFinder::AddedTokenFinder(const std::vector<AddedToken>& tokens) {
   normalized_.sort();
 }
 
-TrustedText::Share TrustedText::share_of(std::string_view piece) const {
-  if (spans_.empty()) return Share::kNone;
+TrustedText::Overlap TrustedText::overlap_with(std::string_view piece) const {
+  if (spans_.empty()) return Overlap::kNone;
   const auto begin = static_cast<std::size_t>(piece.data() - text_.data()), end = begin + piece.size();
   const auto next = std::partition_point(spans_.begin(), spans_.end(),
                                          [begin](const TextSpan& span) { return span.end <= begin; });
-  if (next == spans_.end() || next->begin >= end) return Share::kNone;
-  return next->begin <= begin && end <= next->end ? Share::kAll : Share::kPart;
+  if (next == spans_.end() || next->begin >= end) return Overlap::kNone;
+  return next->begin <= begin && end <= next->end ? Overlap::kAll : Overlap::kPart;
 }
 
 std::vector<TextSegment> AddedTokenFinder::segment(std::string_view text, const TokenFilter& filter,
@@ -64,12 +64,12 @@ void AddedTokenFinder::Set::sort() {
             [](const AddedToken* a, const AddedToken* b) { return a->content < b->content; });
 }
 
-// Narrows the sorted tokens byte by byte to those that begin as the text does.
+// Narrows the sorted tokens, byte by byte, to those with the same prefix as the text.
 const AddedToken* AddedTokenFinder::Set::longest_at(std::string_view rest) const {
   const AddedToken* longest = nullptr;
   auto low = tokens_.begin(), high = tokens_.end();
   for (std::size_t depth = 0; low != high && depth < rest.size(); ++depth) {
-    // -1 where the content has ended: such tokens sort before those that go on.
+    // -1 after the end of the content: shorter tokens sort before longer ones.
     const auto byte_of = [depth](const AddedToken* token) {
       return depth < token->content.size() ? static_cast<unsigned char>(token->content[depth]) : -1;
     };
@@ -81,7 +81,7 @@ const AddedToken* AddedTokenFinder::Set::longest_at(std::string_view rest) const
   return longest;
 }
 
-// Follows AddedVocabulary::find_matches of `tokenizers`: a match that is passed over still uses up its text.
+// Follows AddedVocabulary::find_matches of `tokenizers`: no other match may start inside a rejected match.
 void AddedTokenFinder::Set::segment(std::string_view text, const TokenFilter& filter,
                                     const TrustedText& trusted, std::vector<TextSegment>* out) const {
   std::size_t done = 0;
@@ -92,15 +92,15 @@ void AddedTokenFinder::Set::segment(std::string_view text, const TokenFilter& fi
       continue;
     }
     const std::size_t begin = at;
-    const TrustedText::Share share = trusted.share_of(text.substr(begin, token->content.size()));
-    if (share == TrustedText::Share::kPart) {
+    const TrustedText::Overlap overlap = trusted.overlap_with(text.substr(begin, token->content.size()));
+    if (overlap == TrustedText::Overlap::kPart) {
       ++at;
       continue;
     }
     at += token->content.size();
     const std::string_view after = text.substr(at);
-    if (share == TrustedText::Share::kNone && filter.refuses(token->id, token->special)) continue;
-    if (token->single_word && !stands_alone(text.substr(0, begin), after)) continue;
+    if (overlap == TrustedText::Overlap::kNone && filter.refuses(token->id, token->special)) continue;
+    if (token->single_word && !is_single_word(text.substr(0, begin), after)) continue;
     std::string_view before = text.substr(done, begin - done);
     if (token->lstrip) before.remove_suffix(trailing_space(before));
     if (token->rstrip) at += leading_space(after);

@@ -1,4 +1,4 @@
-// Finds added tokens in text, which is the first step of encoding.
+// Finds added tokens in a text: the first step of encoding.
 #pragma once
 
 #include <cstdint>
@@ -12,38 +12,37 @@
 
 namespace serval {
 
-// A stretch of the text: an added token, or text between them.
+// An added token in the text, or the text between two.
 struct TextSegment {
   std::string_view text;
   std::optional<std::int32_t> token;
 };
 
-// Stretches of a text, in order, none empty, in which the filter does not hold: those that only the model's
-// template wrote. A token that lies partly in one of them is left in the text.
+// Spans of a text that the model's template wrote, in order, none empty. The token filter does not apply in
+// them. A token that overlaps a span only partly is not recognised.
 class TrustedText {
  public:
   TrustedText(std::string_view text, std::span<const TextSpan> spans) : text_(text), spans_(spans) {}
 
-  enum class Share { kNone, kPart, kAll };
-  Share share_of(std::string_view piece) const;  // which views the text
+  enum class Overlap { kNone, kPart, kAll };
+  Overlap overlap_with(std::string_view piece) const;  // `piece` must be a view of the text
 
  private:
   std::string_view text_;
   std::span<const TextSpan> spans_;
 };
 
-// Immutable, thread-safe. Views the tokens of the vocabulary it was made from, which must outlive it.
+// Immutable and thread-safe. `tokens` must outlive it.
 class AddedTokenFinder {
  public:
   explicit AddedTokenFinder(const std::vector<AddedToken>& tokens);
 
-  // Cuts valid UTF-8. Tokens that the filter refuses are left in the text between.
+  // Splits valid UTF-8. Tokens that the filter refuses remain text.
   std::vector<TextSegment> segment(std::string_view text, const TokenFilter& filter,
                                    const TrustedText& trusted = {{}, {}}) const;
 
  private:
-  // One set of tokens, sorted by content. Where several match, the leftmost begins first and the longest
-  // wins.
+  // Tokens sorted by content. The leftmost match wins; of several at one place, the longest.
   class Set {
    public:
     void add(const AddedToken& token) { tokens_.push_back(&token); }
@@ -56,8 +55,8 @@ class AddedTokenFinder {
     std::vector<const AddedToken*> tokens_;
   };
 
-  Set raw_;         // looked for first, in the text as it is
-  Set normalized_;  // looked for in the rest, which would be normalized if there were a normalizer
+  Set raw_;         // searched first, in the original text
+  Set normalized_;  // searched in the rest; `normalized` tokens are refused beside a normalizer
 };
 
 }  // namespace serval

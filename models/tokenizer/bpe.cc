@@ -24,7 +24,8 @@ void refuse_text(const JsonField& model, std::string_view key, std::string_view 
 
 Bpe::Bpe(const JsonField& model, const Vocabulary& vocabulary, std::optional<std::vector<BpeMerge>> merges)
     : vocabulary_(vocabulary) {
-  constexpr std::string_view kOnlyByteLevel = "not supported: only BPE, byte-level or with byte_fallback, is";
+  constexpr std::string_view kOnlyByteLevel =
+      "not supported; supported: BPE that is byte-level or has byte_fallback";
   if (const auto type = model.find("type"); type && type->text() != "BPE") {
     type->fail(fmt::format("{} is {}", in_quotes(type->text()), kOnlyByteLevel));
   }
@@ -80,8 +81,8 @@ void Bpe::index_merges() {
   for (std::size_t i = 1; i < first_with_left_.size(); ++i) first_with_left_[i] += first_with_left_[i - 1];
 }
 
-// A merge is "left right", or ["left", "right"] where a token may have a space. Its result is longer than
-// both parts, as neither is empty, so merges cannot go round in a circle.
+// A merge is "left right" or, in files whose tokens may contain spaces, ["left", "right"]. Neither part is
+// empty, so the result is longer than both, and merges cannot form a cycle.
 Bpe::Merge Bpe::read_merge(const JsonField& list, std::size_t rank) const {
   const JsonField field = list.element(rank);
   std::string left, right;
@@ -99,7 +100,7 @@ Bpe::Merge Bpe::read_merge(const JsonField& list, std::size_t rank) const {
     left = field.element(0).text();
     right = field.element(1).text();
   }
-  if (left.empty() || right.empty()) field.fail("merges an empty token, and so makes a token from itself");
+  if (left.empty() || right.empty()) field.fail("merges an empty token; both parts must have characters");
   const auto id_of = [&](const std::string& token) {
     const auto id = vocabulary_.find_in_model(token);
     if (!id) field.fail(fmt::format("{} is not in model.vocab", in_quotes(token)));
@@ -118,7 +119,7 @@ const Bpe::Merge* Bpe::find_merge(std::int32_t left, std::int32_t right, const T
   return &*merge;
 }
 
-// A word while it is merged: symbols in a doubly linked list, and a heap of the merges that could be done.
+// A word during merging: a doubly linked list of symbols, and a heap of possible merges.
 class Bpe::Word {
  public:
   Word(const Bpe& bpe, std::string_view text, const TokenFilter& filter) : bpe_(bpe), filter_(filter) {
@@ -137,7 +138,7 @@ class Bpe::Word {
     while (!heap_.empty()) {
       const Candidate best = heap_.top();
       heap_.pop();
-      if (still_there(best)) apply(best);
+      if (is_valid(best)) apply(best);
     }
   }
 
@@ -149,7 +150,7 @@ class Bpe::Word {
 
  private:
   struct Symbol {
-    std::int32_t token;  // kNone once it has been merged into its left neighbour
+    std::int32_t token;  // kNone after it was merged into its left neighbour
     std::int32_t previous, next;
   };
   struct Candidate {
@@ -204,9 +205,9 @@ class Bpe::Word {
     if (const Merge* merge = merge_at(position)) heap_.push({merge->rank, position, merge->result});
   }
 
-  // Like `tokenizers`, compares the result and not the pair: another pair with the same result may have come
-  // there.
-  bool still_there(const Candidate& candidate) const {
+  // False if other merges have changed the pair. As in `tokenizers`, a different pair with the same result
+  // counts as valid.
+  bool is_valid(const Candidate& candidate) const {
     const Merge* merge = merge_at(candidate.position);
     return merge != nullptr && merge->result == candidate.result;
   }

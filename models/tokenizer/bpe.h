@@ -1,4 +1,4 @@
-// Byte-pair encoding of one word: `model` of tokenizer.json with type BPE.
+// Byte-pair encoding of one word: tokenizer.json's "model" of type BPE.
 #pragma once
 
 #include <array>
@@ -13,19 +13,19 @@
 
 namespace serval {
 
-// Immutable, thread-safe. Views the vocabulary it was made from, which must outlive it.
+// Immutable and thread-safe. `vocabulary` must outlive it.
 //
-// A word begins as the tokens of its bytes; where the vocabulary is spelled in SentencePiece's way, as those
-// of its characters, and where there is none of one, as those of its bytes ("byte_fallback").
+// Merging starts from the tokens of the word's bytes. With SentencePiece's spelling it starts from the tokens
+// of its characters, and from the bytes of characters that have no token ("byte_fallback").
 class Bpe {
  public:
-  // `merges` stand for those of the model.
+  // `merges` replace the merges of `model`.
   Bpe(const JsonField& model, const Vocabulary& vocabulary,
       std::optional<std::vector<BpeMerge>> merges = std::nullopt);
 
-  // Appends the tokens of `word` (any bytes; of SentencePiece's way, valid UTF-8) to `*ids`, in O(n log n).
-  // No merge and no whole word gives a token that the filter refuses. A byte that the vocabulary lacks
-  // becomes `unk_token`, or nothing where there is none.
+  // Appends the tokens of `word` to `*ids` in O(n log n). `word` may be any bytes; with SentencePiece's
+  // spelling it must be valid UTF-8. No merge and no whole word gives a token that the filter refuses. A byte
+  // that the vocabulary lacks becomes `unk_token`, or is dropped if there is none.
   void encode(std::string_view word, const TokenFilter& filter, std::vector<std::int32_t>* ids) const;
 
  private:
@@ -40,12 +40,12 @@ class Bpe {
   const Merge* find_merge(std::int32_t left, std::int32_t right, const TokenFilter& filter) const;
 
   const Vocabulary& vocabulary_;
-  bool ignore_merges_ = false;  // a word that is a token is that token, whatever the merges say
+  bool ignore_merges_ = false;  // a word that is in the vocabulary becomes one token without merges
   bool fuse_unknown_ = false;
   std::int32_t unknown_ = kNone;
-  std::array<std::int32_t, 256> byte_tokens_{};  // kNone where the vocabulary lacks the byte
+  std::array<std::int32_t, 256> byte_tokens_{};  // kNone if the vocabulary lacks the byte
   std::vector<Merge> merges_;                    // sorted by (left, right)
-  std::vector<std::uint32_t> first_with_left_;   // by token: where in merges_ those with it on the left begin
+  std::vector<std::uint32_t> first_with_left_;   // [token]: index in merges_ of its first merge as `left`
 };
 
 }  // namespace serval

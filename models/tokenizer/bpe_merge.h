@@ -1,4 +1,4 @@
-// One way in which BPE makes a token of two.
+// A merge of two tokens into one.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@ namespace serval {
 
 struct BpeMerge {
   std::int32_t left, right;
-  std::int32_t rank;  // the lowest is merged first, of equal ones the leftmost
+  std::int32_t rank;  // the lowest rank is merged first; of equal ranks, the leftmost pair
   std::int32_t result;
 };
 

@@ -14,7 +14,7 @@ constexpr std::uint32_t kFirstSubstitute = 0x100;
 constexpr std::size_t kSubstitutes = 68;
 constexpr std::size_t kAlphabetEnd = kFirstSubstitute + kSubstitutes;
 
-constexpr bool stands_for_itself(std::uint32_t byte) {
+constexpr bool maps_to_itself(std::uint32_t byte) {
   return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || (byte >= 0xAE && byte <= 0xFF);
 }
 
@@ -28,7 +28,7 @@ constexpr Alphabet make_alphabet() {
   alphabet.byte.fill(-1);
   std::uint32_t substitute = kFirstSubstitute;
   for (std::uint32_t byte = 0; byte < kBytes; ++byte) {
-    const std::uint32_t character = stands_for_itself(byte) ? byte : substitute++;
+    const std::uint32_t character = maps_to_itself(byte) ? byte : substitute++;
     alphabet.character[byte] = static_cast<std::uint16_t>(character);
     alphabet.byte[character] = static_cast<std::int16_t>(byte);
   }
@@ -37,7 +37,7 @@ constexpr Alphabet make_alphabet() {
 
 constexpr Alphabet kAlphabet = make_alphabet();
 
-// The alphabet's characters have one or two bytes in UTF-8.
+// Characters of the alphabet take one or two bytes in UTF-8.
 constexpr std::uint32_t kTwoByteLead = 0xC0, kContinuation = 0x80, kPayloadMask = 0x3F;
 constexpr int kPayloadBits = 6;
 

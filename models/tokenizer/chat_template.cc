@@ -22,7 +22,7 @@ constexpr std::size_t kMaxRoleBytes = 64;
 struct BuiltIn {
   std::string_view name;
   std::string_view jinja;
-  std::array<std::string_view, 4> tokens;  // that the vocabulary must have
+  std::array<std::string_view, 4> tokens;  // required in the vocabulary
 };
 
 constexpr BuiltIn kBuiltIn[] = {
@@ -41,8 +41,9 @@ constexpr BuiltIn kBuiltIn[] = {
      {"<|im_start|>", "<|im_end|>"}},
 };
 
-// Tokens of which a model may write any to end its answer, although the template has one of them.
-constexpr std::array<std::string_view, 3> kEndTogether[] = {
+// If a template uses one token of a group, models tuned with it may end an answer with any token of the
+// group.
+constexpr std::array<std::string_view, 3> kEndTokenGroups[] = {
     {"<|eot_id|>", "<|eom_id|>", "<|end_of_text|>"},
     {"<|im_end|>", "<|endoftext|>"},
     {"<end_of_turn>", "<eos>"},
@@ -70,7 +71,7 @@ void check_role(std::string_view role) {
   }
 }
 
-// Some templates make a control token out of a role. Those of this list may become one.
+// Some templates build a control token from the role. Only these roles may become part of one.
 jinja::Origin origin_of_role(std::string_view role) {
   constexpr std::string_view kRoles[] = {"system", "user", "assistant", "tool", "developer", "ipython"};
   const bool known = std::find(std::begin(kRoles), std::end(kRoles), role) != std::end(kRoles);
@@ -91,7 +92,7 @@ jinja::Value message_of(const ChatTurn& turn) {
   return jinja::Value::dict(std::move(message));
 }
 
-// `chat_template` of tokenizer_config.json is the template, or a list of {name, template}.
+// "chat_template" of tokenizer_config.json is the template, or a list of {name, template}.
 std::optional<std::string> template_of(const JsonField& config) {
   const auto field = config.find("chat_template");
   if (!field) return std::nullopt;
@@ -104,8 +105,8 @@ std::optional<std::string> template_of(const JsonField& config) {
   return field->element(0).at("template").text();
 }
 
-// A conversation that the template refuses or fails on is wrong for this model. The message names the
-// template, without the path of its file, which is not for a server's clients.
+// The template refuses the conversation or fails on it, so it is wrong for this model. The message names the
+// template without its path: clients of a server must not see paths.
 [[noreturn]] void fail_on_messages(std::string_view where, const std::string& name,
                                    std::string_view problem) {
   if (problem.starts_with(where)) problem.remove_prefix(where.size());
@@ -210,7 +211,7 @@ void ChatTemplate::refuse_missing(const std::string& where) {
   throw Error(ErrorKind::kRuntime, fmt::format("{}: missing; choose with {}", where, choices()));
 }
 
-jinja::Text ChatTemplate::written(std::span<const ChatTurn> messages, bool add_generation_prompt) const {
+jinja::Text ChatTemplate::render_text(std::span<const ChatTurn> messages, bool add_generation_prompt) const {
   jinja::List list;
   for (const ChatTurn& message : messages) list.push_back(message_of(message));
   jinja::Entries variables = {{jinja::Text("messages"), jinja::Value::list(std::move(list))},
@@ -227,20 +228,20 @@ jinja::Text ChatTemplate::written(std::span<const ChatTurn> messages, bool add_g
 }
 
 std::string ChatTemplate::render(std::span<const ChatTurn> messages, bool add_generation_prompt) const {
-  return written(messages, add_generation_prompt).bytes();
+  return render_text(messages, add_generation_prompt).bytes();
 }
 
 std::vector<std::int32_t> ChatTemplate::encode(const Tokenizer& tokenizer, std::span<const ChatTurn> messages,
                                                bool add_generation_prompt) const {
-  const jinja::Text text = written(messages, add_generation_prompt);
+  const jinja::Text text = render_text(messages, add_generation_prompt);
   return tokenizer.encode_partly_trusted(text.bytes(), spans_of(text, jinja::Origin::kTemplate),
                                          loaded_->stop_ids);
 }
 
 namespace {
 
-// Whether a token can end an answer: a special one, or an added one that is written as control tokens are.
-// Some tokenizers have plain text, such as runs of line ends, among the added tokens.
+// Whether a token can end an answer: a special token, or an added token in <…> or […]. Other added tokens may
+// be plain text, such as runs of line ends.
 bool is_control(const Tokenizer& tokenizer, std::int32_t id) {
   if (tokenizer.is_special(id)) return true;
   const std::string_view text = tokenizer.token_bytes(id);
@@ -251,14 +252,14 @@ bool is_control(const Tokenizer& tokenizer, std::int32_t id) {
 
 }  // namespace
 
-// The first control token after the answer of a made-up conversation, and its companions.
+// Renders a sample conversation: the first control token after its answer, and the other tokens of its group.
 std::vector<std::int32_t> ChatTemplate::find_stop_ids(const Tokenizer& tokenizer) const {
   const std::vector<ChatTurn> probe = {{"user", "Hello."}, {"assistant", "Hello."}};
   jinja::Text text;
   try {
-    text = written(probe, /*add_generation_prompt=*/false);
+    text = render_text(probe, /*add_generation_prompt=*/false);
   } catch (const Error&) {
-    return {};  // one that wants other conversations; the configuration's end of text is known in any case
+    return {};  // the template needs other conversations; the configuration's EOS still ends answers
   }
   const auto contents = spans_of(text, jinja::Origin::kData);
   if (contents.empty()) return {};
@@ -269,7 +270,7 @@ std::vector<std::int32_t> ChatTemplate::find_stop_ids(const Tokenizer& tokenizer
   if (end == tokens.end()) return {};
   std::vector<std::int32_t> ids = {*end};
   const auto is_end = [&](std::string_view token) { return !token.empty() && tokenizer.find(token) == *end; };
-  for (const auto& group : kEndTogether) {
+  for (const auto& group : kEndTokenGroups) {
     if (std::none_of(group.begin(), group.end(), is_end)) continue;
     for (const std::string_view token : group) {
       const auto id = token.empty() ? std::nullopt : tokenizer.find(token);

@@ -13,7 +13,7 @@ using nlohmann::json;
 
 namespace {
 
-// Keys are also tokens, and may have line breaks in them.
+// Other keys are quoted in paths: keys of a vocabulary are tokens, which may contain line breaks.
 bool is_identifier(std::string_view key) {
   return !key.empty() && std::all_of(key.begin(), key.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
@@ -73,7 +73,7 @@ double JsonField::number() const {
 
 std::int64_t JsonField::integer(std::int64_t low, std::int64_t high) const {
   if (!value_->is_number_integer()) fail_type("an integer");
-  // An unsigned value above the signed range would wrap; as such it is above `high` too.
+  // An unsigned value above INT64_MAX would wrap; it exceeds `high` in any case.
   const bool wraps = value_->is_number_unsigned() && value_->get<std::uint64_t>() > INT64_MAX;
   const std::int64_t number = wraps ? INT64_MAX : value_->get<std::int64_t>();
   if (wraps || number < low || number > high)

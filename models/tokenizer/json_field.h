@@ -1,4 +1,4 @@
-// A value in a JSON file together with where it is, so that every complaint about it can name its place.
+// A value in a JSON file with its path, for error messages.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace serval {
 
-// Holds a pointer into the tree, which must outlive it. Failures are serval::Error(kRuntime) "FILE: a.b[2]:
-// …".
+// Points into the tree, which must outlive it. Functions throw Error(kRuntime), "FILE: a.b[2]: …", for a
+// value of the wrong type.
 class JsonField {
  public:
   JsonField(const nlohmann::json& value, std::string file) : value_(&value), file_(std::move(file)) {}
@@ -20,11 +20,11 @@ class JsonField {
   bool is_text() const;
   bool is_array() const;
 
-  // A member of an object. find: nothing where it is absent or null. at: an error where it is absent or null.
+  // A member of an object. If it is missing or null, find() returns nullopt and at() throws.
   std::optional<JsonField> find(std::string_view key) const;
   JsonField at(std::string_view key) const;
 
-  // An element of an array of size().
+  // Elements of an array.
   std::size_t size() const;
   JsonField element(std::size_t index) const;
 
@@ -34,7 +34,7 @@ class JsonField {
   double number() const;
   std::int64_t integer(std::int64_t low, std::int64_t high) const;  // both inclusive
 
-  bool flag(std::string_view key, bool otherwise) const;  // member `key`, or `otherwise` where it is absent
+  bool flag(std::string_view key, bool otherwise) const;  // member `key`; `otherwise` if missing or null
 
   std::string where() const;  // "FILE: a.b[2]"
   [[noreturn]] void fail(std::string_view what) const;

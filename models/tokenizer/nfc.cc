@@ -13,10 +13,10 @@
 namespace serval {
 namespace {
 
-// Below U+0300, whose first byte is 0xCC, nothing combines and nothing changes.
-constexpr unsigned char kFirstThatMayChange = 0xCC;
+// Text without characters from U+0300 on (first byte 0xCC) is already in NFC.
+constexpr unsigned char kFirstChangingByte = 0xCC;
 
-// The Unicode Standard, section 3.12: Hangul syllables are computed.
+// Hangul syllables are composed by formula (The Unicode Standard, section 3.12).
 constexpr std::uint32_t kSyllable = 0xAC00, kLead = 0x1100, kVowel = 0x1161, kTail = 0x11A7;
 constexpr std::uint32_t kLeads = 19, kVowels = 21, kTails = 28;
 constexpr std::uint32_t kSyllables = kLeads * kVowels * kTails;
@@ -48,7 +48,7 @@ void append_decomposed(std::uint32_t code, Characters& out) {
   const auto all = canonical_decompositions();
   const auto found = std::ranges::lower_bound(all, code, {}, &CanonicalDecomposition::code);
   if (found == all.end() || found->code != code) return out.push_back({code, combining_class(code)});
-  append_decomposed(found->first, out);  // a few levels: the table has no cycle
+  append_decomposed(found->first, out);  // recurses a few levels: the table has no cycle
   if (found->second != 0) out.push_back({found->second, combining_class(found->second)});
 }
 
@@ -63,7 +63,7 @@ Characters decomposed(std::string_view text) {
   return out;
 }
 
-// Runs of characters that combine are put in order of their class.
+// Sorts each run of combining characters by class.
 void reorder(Characters& text) {
   for (auto begin = text.begin(); begin != text.end();) {
     if (begin->combining_class == 0) {
@@ -77,7 +77,7 @@ void reorder(Characters& text) {
   }
 }
 
-// 0 where the two do not compose.
+// The composition of two characters; 0 if they do not compose.
 std::uint32_t composed(std::uint32_t first, std::uint32_t second) {
   if (is_in(first, kLead, kLeads) && is_in(second, kVowel, kVowels))
     return kSyllable + ((first - kLead) * kVowels + (second - kVowel)) * kTails;
@@ -96,7 +96,8 @@ std::uint32_t composed(std::uint32_t first, std::uint32_t second) {
   return std::get<2>(*found);
 }
 
-// A character is taken into the last starter where nothing of its class, or of class 0, stands between.
+// Composes a character with the last starter unless a character between them blocks it: one of class 0, or of
+// the same or a higher class.
 void compose(Characters& text) {
   constexpr std::size_t kNone = SIZE_MAX;
   std::size_t starter = kNone, size = 0;
@@ -118,7 +119,7 @@ void compose(Characters& text) {
 }  // namespace
 
 std::string_view to_nfc(std::string_view text, std::string* storage) {
-  const auto may_change = [](char c) { return static_cast<unsigned char>(c) >= kFirstThatMayChange; };
+  const auto may_change = [](char c) { return static_cast<unsigned char>(c) >= kFirstChangingByte; };
   if (std::ranges::none_of(text, may_change)) return text;
   Characters characters = decomposed(text);
   reorder(characters);

@@ -1,4 +1,4 @@
-// Unicode's Normalization Form C (Unicode Standard Annex #15): composed characters, marks in canonical order.
+// Unicode Normalization Form C (Unicode Standard Annex #15).
 #pragma once
 
 #include <string>
@@ -6,7 +6,8 @@
 
 namespace serval {
 
-// `text`, which is valid UTF-8, or its normalised copy in `*storage`. In O(n log n). Thread-safe.
+// Returns `text`, which must be valid UTF-8, if it is in NFC already, else a copy in `*storage`. O(n log n).
+// Thread-safe.
 std::string_view to_nfc(std::string_view text, std::string* storage);
 
 }  // namespace serval

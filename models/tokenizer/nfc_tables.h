@@ -1,4 +1,4 @@
-// The Unicode data that NFC needs; tools/nfc_tables.py writes the definitions.
+// Unicode data for NFC. tools/nfc_tables.py generates the definitions.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 namespace serval {
 
 struct CanonicalDecomposition {
-  std::uint32_t code, first, second;  // second: 0 where there is none
-  bool composes;                      // first and second become the code again
+  std::uint32_t code, first, second;  // second: 0 if `code` decomposes into one character
+  bool composes;                      // first and second compose to `code`
 };
 
 struct CombiningRange {
@@ -16,9 +16,9 @@ struct CombiningRange {
   std::uint8_t combining_class;
 };
 
-// By code; Hangul syllables, which follow a rule, are not among them.
+// Sorted by code, without Hangul syllables, which are composed by formula.
 std::span<const CanonicalDecomposition> canonical_decompositions();
-// In order. What is in none of them is of class 0.
+// Sorted. Other characters have class 0.
 std::span<const CombiningRange> combining_ranges();
 
 }  // namespace serval

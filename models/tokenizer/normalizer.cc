@@ -9,7 +9,7 @@
 namespace serval {
 namespace {
 
-constexpr std::size_t kMaxContentBytes = 64;  // bounds how much longer than itself a text may become
+constexpr std::size_t kMaxContentBytes = 64;  // limits how much a text can grow
 
 const std::string& short_text(const JsonField& field) {
   if (field.text().empty() || field.text().size() > kMaxContentBytes)

@@ -1,5 +1,5 @@
-// Changes text before it is encoded: `normalizer` of tokenizer.json, and the pre-tokenizer Metaspace, which
-// changes text as well.
+// Changes text before encoding: tokenizer.json's "normalizer", and its pre-tokenizer Metaspace, which also
+// changes text.
 #pragma once
 
 #include <string>
@@ -10,23 +10,24 @@
 
 namespace serval {
 
-// What SentencePiece writes for a space.
+// SentencePiece's character for a space.
 inline constexpr std::string_view kWrittenSpace = "\xE2\x96\x81";  // U+2581
 
-// Immutable, thread-safe. Knows NFC, Prepend, Replace (of a string) and Sequence, as `tokenizers` defines
-// them.
+// Immutable and thread-safe. Supports NFC, Prepend, Replace (of a string) and Sequence, as in `tokenizers`.
 class Normalizer {
  public:
   Normalizer() = default;  // changes nothing
   explicit Normalizer(const JsonField& field) { add(field); }
 
-  // `pre_tokenizer` of type Metaspace that does not cut: spaces are written as its replacement, and one is
-  // put before the text, always or where the text begins what is encoded.
+  // Adds a pre-tokenizer of type Metaspace that does not split. It replaces each space. It also prepends the
+  // replacement to every text ("always"), only to the first ("first") or to none ("never"), unless the text
+  // starts with it already.
   void add_metaspace(const JsonField& field);
 
   bool changes_text() const { return !steps_.empty(); }
 
-  // `text`, valid UTF-8, or its changed copy in `*storage`. `at_begin`: nothing is before it.
+  // Returns `text`, which must be valid UTF-8, or a changed copy in `*storage`. `at_begin`: `text` starts the
+  // encoded text.
   std::string_view apply(std::string_view text, bool at_begin, std::string* storage) const;
 
  private:

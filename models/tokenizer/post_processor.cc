@@ -9,9 +9,9 @@
 namespace serval {
 namespace {
 
-constexpr std::size_t kMaxTokensAround = 256;  // a template could name a long list of ids again and again
+constexpr std::size_t kMaxAddedIds = 256;  // a template may name a long list of ids many times
 
-// The ids that `special_tokens` of a template gives a name.
+// The ids of `name` in a template's `special_tokens`.
 std::vector<std::int32_t> ids_of(const JsonField& special_tokens, const std::string& name,
                                  const Vocabulary& vocabulary) {
   const JsonField list = special_tokens.at(name).at("ids");
@@ -45,7 +45,7 @@ void PostProcessor::add(const JsonField& field, const Vocabulary& vocabulary) {
   }
 }
 
-// Each template puts its tokens around what the ones before it have made.
+// Each template adds its tokens outside those of earlier templates.
 void PostProcessor::add_template(const JsonField& field, const Vocabulary& vocabulary) {
   const JsonField single = field.at("single");
   std::vector<std::int32_t> before, after;
@@ -60,8 +60,7 @@ void PostProcessor::add_template(const JsonField& field, const Vocabulary& vocab
     const auto ids = ids_of(field.at("special_tokens"), name, vocabulary);
     auto& side = texts == 0 ? before : after;
     side.insert(side.end(), ids.begin(), ids.end());
-    if (side.size() > kMaxTokensAround)
-      single.fail(fmt::format("adds more than {} tokens", kMaxTokensAround));
+    if (side.size() > kMaxAddedIds) single.fail(fmt::format("adds more than {} tokens", kMaxAddedIds));
   }
   if (texts != 1) single.fail(fmt::format("has the text {} times, expected once", texts));
   prefix_.insert(prefix_.begin(), before.begin(), before.end());

@@ -1,4 +1,4 @@
-// What encoding puts around a text: `post_processor` of tokenizer.json.
+// The tokens that encoding adds before and after a text: tokenizer.json's "post_processor".
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace serval {
 
-// Immutable. Knows TemplateProcessing (for one text, `single`), ByteLevel (which only moves offsets) and
+// Immutable. Supports TemplateProcessing (for one text, `single`), ByteLevel (which only changes offsets) and
 // Sequence.
 class PostProcessor {
  public:

@@ -9,12 +9,12 @@
 namespace serval {
 namespace {
 
-// openai/gpt-2, encoder.py: what ByteLevel splits with unless a Split before it has done that.
+// The pattern of ByteLevel with use_regex (openai/gpt-2, encoder.py).
 constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kDigitPattern = R"(\p{N})";
-// `tokenizers` has Unicode 8's punctuation and the rest of ASCII's: two characters that have changed since,
-// and none of those that are newer.
+// `tokenizers` uses the punctuation of Unicode 8 and all of ASCII's. So this adds two characters whose
+// category has changed since then, and removes newer ones.
 constexpr std::string_view kPunctuationPattern =
     R"([\p{P}$+<=>^`|~\x{166D}\x{111C9}&&[^)"
     R"(\x{61D}\x{9FD}\x{A76}\x{C77}\x{C84}\x{1B7D}-\x{1B7E}\x{2E43}-\x{2E4F}\x{2E52}-\x{2E5D})"
@@ -35,7 +35,7 @@ std::string literal_pattern(std::string_view text) {
   return pattern;
 }
 
-// Views `a` and `b` that follow one another in the same text, as one.
+// One view of `a` and `b`, which must be adjacent in the same text.
 std::string_view joined(std::string_view a, std::string_view b) {
   return {a.data(), a.size() + b.size()};
 }
@@ -118,7 +118,7 @@ std::vector<PreTokenizer::Part> PreTokenizer::cut(std::string_view text, const S
   return parts;
 }
 
-// The folds of `tokenizers` (NormalizedString::split). Empty matches take part in them; empty pieces are
+// Joins parts as NormalizedString::split of `tokenizers`. Empty matches count as parts; empty pieces are
 // dropped.
 void PreTokenizer::join(const std::vector<Part>& parts, Behaviour behaviour,
                         std::vector<std::string_view>* pieces) {

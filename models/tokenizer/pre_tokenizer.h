@@ -1,4 +1,4 @@
-// Cuts text into the pieces ("words") inside which BPE merges: `pre_tokenizer` of tokenizer.json.
+// Splits text into the pieces ("words") that BPE encodes separately: tokenizer.json's "pre_tokenizer".
 #pragma once
 
 #include <deque>
@@ -12,28 +12,28 @@
 
 namespace serval {
 
-// Immutable; split may run on several threads at once.
+// Immutable and thread-safe.
 //
-// Knows Split, ByteLevel, Digits, Punctuation and Sequence, as `tokenizers` defines them. ByteLevel must be
-// there, once and last. Its rewriting of bytes as characters is left out: the pieces are bytes of the text
-// itself.
+// Supports Split, ByteLevel, Digits, Punctuation and Sequence, as in `tokenizers`. ByteLevel is required,
+// once and as the last step. Unlike in `tokenizers`, it does not rewrite bytes as characters: pieces are
+// bytes of the text.
 class PreTokenizer {
  public:
   explicit PreTokenizer(const JsonField& field);
 
-  // Pieces of `text` in order, none empty. They view `text`, or a copy in `*storage` where a space was put
-  // before one.
+  // The pieces of `text` in order, none empty. They are views of `text`, or of copies in `*storage` if a
+  // space was added.
   std::vector<std::string_view> split(std::string_view text, std::deque<std::string>* storage) const;
 
  private:
-  // What becomes of a match of the pattern, which separates: a piece of its own, nothing, one piece together
-  // with the matches beside it, or a part of the text before or after it.
+  // Treatment of a match of the pattern: a separate piece, removed, one piece together with adjacent matches,
+  // or part of the piece before or after it.
   enum class Behaviour { kIsolated, kRemoved, kContiguous, kMergedWithPrevious, kMergedWithNext };
   struct Step {
     std::optional<Regex> pattern;
     Behaviour behaviour = Behaviour::kIsolated;
-    bool invert = false;        // matches and the text between them change places
-    bool prefix_space = false;  // each piece that does not begin with a space gets one
+    bool invert = false;        // the text between matches counts as the matches
+    bool prefix_space = false;  // adds a space before each piece that does not start with one
   };
   struct Part {
     std::string_view text;

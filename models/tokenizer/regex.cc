@@ -22,8 +22,8 @@ namespace serval {
 namespace {
 
 constexpr std::size_t kMaxPatternBytes = 1 << 16;
-constexpr std::uint32_t kMatchLimit = 500'000;   // backtracking steps from one starting position,
-constexpr std::uint32_t kMatchLimitPerByte = 4;  // and in addition for a long text
+constexpr std::uint32_t kMatchLimit = 500'000;   // backtracking steps from one starting position
+constexpr std::uint32_t kMatchLimitPerByte = 4;  // additional steps for each byte of the text
 constexpr std::uint32_t kMaxMatchLimit = 100'000'000;
 constexpr std::uint32_t kHeapLimitKiB = 256 * 1024;  // backtracking memory of one search
 
@@ -64,9 +64,9 @@ PCRE2_SPTR units(std::string_view text) {
   return reinterpret_cast<PCRE2_SPTR>(text.data());
 }
 
-// CPU time and not wall time: a busy machine must not turn a good text into an error. But a thread's CPU time
-// is a system call and wall time is not, and no thread computes for longer than it lives: the CPU clock is
-// read only when the wall clock has passed the budget.
+// A budget of CPU time: with wall time, a busy machine could turn a good text into an error. Reading a
+// thread's CPU time is a system call, and CPU time never exceeds wall time, so the CPU clock is read only
+// after the wall clock has exceeded the budget.
 class CpuBudget {
  public:
   CpuBudget(const RegexBudget& budget, std::size_t bytes) : clock_(budget.clock) {
@@ -93,7 +93,7 @@ std::size_t next_character(std::string_view text, std::size_t at) {
   return at < text.size() ? at + utf8_first(text.substr(at)).bytes : at + 1;
 }
 
-// The first character that begins after byte `at`.
+// Offset of the first character that begins after byte `at`.
 std::size_t next_boundary(std::string_view text, std::size_t at) {
   constexpr unsigned kContinuationMask = 0xC0, kContinuationBits = 0x80;
   for (++at; at < text.size(); ++at) {
@@ -117,7 +117,7 @@ struct Regex::Compiled {
 
 namespace {
 
-// One pass over one text.
+// A search of one text from left to right.
 class Search {
  public:
   Search(pcre2_code* code, std::string_view text, const RegexBudget& budget)
@@ -130,8 +130,7 @@ class Search {
     pcre2_set_heap_limit(context_.get(), kHeapLimitKiB);
   }
 
-  // The first match that begins at `at` or later. Where there is none and error() is empty, the text has no
-  // more.
+  // The first match that begins at `at` or later. nullopt if there is none, or if error() is not empty.
   std::optional<TextSpan> next(std::size_t at) {
     while (at <= text_.size()) {
       if (budget_.spent()) {
@@ -160,7 +159,7 @@ class Search {
   int match(std::size_t at) {
     const int found = run(at);
     if (found != PCRE2_ERROR_JIT_STACKLIMIT) return found;
-    options_ |= PCRE2_NO_JIT;  // the interpreter backtracks on the heap, which is larger
+    options_ |= PCRE2_NO_JIT;  // the interpreter backtracks on the heap, which is larger than the JIT stack
     return run(at);
   }
 
@@ -206,7 +205,7 @@ Regex::Regex(std::string_view pattern, std::string where, RegexBudget budget) {
   Code code(pcre2_compile(units(translated), translated.size(), kOptions, &error, &offset, context.get()));
   if (!code)
     fail(where, fmt::format("pattern {} does not compile: {}", in_quotes(pattern), message_of(error)));
-  pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);  // where it fails, the interpreter runs the pattern
+  pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);  // if it fails, PCRE2's interpreter runs the pattern
   compiled_ = std::make_unique<const Compiled>(
       Compiled{std::move(code), std::string(pattern), std::move(where), std::move(budget)});
 }
@@ -224,7 +223,7 @@ std::vector<TextSpan> Regex::find_all(std::string_view text) const {
       compiled_->give_up(text, "a match ends before it begins");
     const bool empty = match->begin == match->end;
     if (empty && !matches.empty() && matches.back().end == match->end) {
-      at = next_character(text, at);  // or the same empty match would be found for ever
+      at = next_character(text, at);  // otherwise the same empty match would be found forever
       continue;
     }
     matches.push_back(*match);

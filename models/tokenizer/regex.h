@@ -1,4 +1,4 @@
-// A pattern of a tokenizer.json, found in text again and again. The pattern and the text may both be hostile.
+// Finds all matches of a tokenizer.json's pattern in a text. Pattern and text are untrusted input.
 #pragma once
 
 #include <cstddef>
@@ -12,35 +12,36 @@
 
 namespace serval {
 
-// CPU time that the calling thread has used.
+// CPU time used by the calling thread.
 double thread_cpu_seconds();
 
-// Version of the Unicode tables that patterns and all other questions about characters use: "14.0.0". They
-// are PCRE2's. Characters that are newer count as unassigned.
+// Version of PCRE2's Unicode tables, such as "14.0.0". Patterns and character properties use them. Newer
+// characters count as unassigned.
 std::string unicode_version();
 
-// What the search of one text may take. No honest pattern comes near.
+// CPU time for the search of one text, far above the needs of real patterns.
 struct RegexBudget {
   double seconds = 10.0;
-  double seconds_per_byte = 10.0 / (1 << 20);  // in addition, for a long text
+  double seconds_per_byte = 10.0 / (1 << 20);  // additional time for each byte of the text
   std::function<double()> clock = thread_cpu_seconds;
 };
 
-// Immutable; find_all may run on several threads at once.
+// Immutable and thread-safe.
 //
-// Hugging Face's `tokenizers` runs these patterns in Oniguruma; here PCRE2 runs a translation
-// (models/tokenizer/oniguruma/pattern.h), which refuses what the two read differently.
+// Hugging Face's `tokenizers` runs these patterns with Oniguruma. Here PCRE2 runs a translation
+// (models/tokenizer/oniguruma/pattern.h), which refuses patterns that it cannot translate exactly.
 class Regex {
  public:
-  // `where` begins the one line about a pattern that does not compile, or that takes too long on a text.
+  // Error lines start with `where`. Throws Error(kRuntime) for a pattern that is not supported or does not
+  // compile.
   Regex(std::string_view pattern, std::string where, RegexBudget budget = {});
   ~Regex();
   Regex(Regex&&) noexcept;
   Regex& operator=(Regex&&) noexcept;
 
-  // All matches in `text`, which is valid UTF-8, from left to right. They do not overlap; some may be empty.
-  // Gives up with an Error when the budget is spent, which it looks at after kSearchWindow starting
-  // positions.
+  // All matches in `text`, which must be valid UTF-8, from left to right. They do not overlap; some may be
+  // empty. Throws Error(kRuntime) when the budget is exceeded, which is checked after every kSearchWindow
+  // starting positions.
   std::vector<TextSpan> find_all(std::string_view text) const;
   static constexpr std::size_t kSearchWindow = 16;
 

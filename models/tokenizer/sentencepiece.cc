@@ -22,7 +22,7 @@ namespace {
 using nlohmann::json;
 using Type = SentencePiece::Type;
 
-// Bounds what finding all merges takes. Published models have pieces of up to 93 bytes.
+// Limits the time to find all merges. Published models have pieces of up to 93 bytes.
 constexpr std::size_t kMaxPieceBytes = 256;
 
 [[noreturn]] void fail(const SentencePieceModel& model, const std::string& what) {
@@ -38,7 +38,7 @@ void check_pieces(const SentencePieceModel& model) {
     if (utf8_lossy(piece.text, &repaired) != piece.text) fail(model, fmt::format("piece {}: not UTF-8", id));
     if (piece.text.empty() || piece.text.size() > kMaxPieceBytes)
       fail(model, fmt::format("piece {}: {} bytes; limit: 1 to {}", id, piece.text.size(), kMaxPieceBytes));
-    if (std::isnan(piece.score)) fail(model, fmt::format("piece {}: its score is no number", id));
+    if (std::isnan(piece.score)) fail(model, fmt::format("piece {}: its score is not a number", id));
   }
   for (const auto& [token, name] : {std::pair(model.bos, "BOS"), {model.eos, "EOS"}}) {
     if (token && (*token < 0 || std::cmp_greater_equal(*token, model.pieces.size())))
@@ -46,7 +46,7 @@ void check_pieces(const SentencePieceModel& model) {
   }
 }
 
-// User-defined pieces are looked for before spaces are written as U+2581.
+// User-defined pieces are searched in the original text, before spaces become U+2581.
 std::string content_of(const SentencePiece& piece) {
   std::string content;
   for (std::string_view rest = piece.text; !rest.empty();) {
@@ -63,7 +63,7 @@ json added_token(std::size_t id, std::string content, bool special) {
   return {{"id", id}, {"content", std::move(content)}, {"special", special}, {"normalized", false}};
 }
 
-// Which become what of a tokenizer.json. Unused pieces no text gives.
+// Adds the pieces in tokenizer.json's format. Unused pieces are left out: no text contains them.
 void add_pieces(const SentencePieceModel& model, json& tree) {
   json vocabulary = json::object(), added = json::array();
   for (std::size_t id = 0; id < model.pieces.size(); ++id) {
@@ -94,12 +94,12 @@ json normalizer_of(const SentencePieceModel& model) {
   return {{"type", "Sequence"}, {"normalizers", {prepend, replace}}};
 }
 
-// Writes spaces where the normalizer does not.
+// Metaspace, which replaces spaces if normalizer_of() does not.
 json pre_tokenizer_of(const SentencePieceModel& model) {
   const char* scheme = "never";
   if (model.adds_space == AddedSpace::kAlways) return nullptr;
-  if (model.adds_space == AddedSpace::kUnlessThere) scheme = "always";
-  if (model.adds_space == AddedSpace::kFirstUnlessThere) scheme = "first";
+  if (model.adds_space == AddedSpace::kUnlessPresent) scheme = "always";
+  if (model.adds_space == AddedSpace::kFirstUnlessPresent) scheme = "first";
   return {
       {"type", "Metaspace"}, {"replacement", kWrittenSpace}, {"split", false}, {"prepend_scheme", scheme}};
 }
@@ -111,7 +111,7 @@ json decoder_of(const SentencePieceModel& model) {
   return {{"type", "Sequence"}, {"decoders", steps}};
 }
 
-// The id of a token that `tree` has as an added one or in its vocabulary.
+// The id of an added token or a token of the vocabulary.
 std::optional<json> id_of(const json& tree, const json& content) {
   for (const json& added : tree["added_tokens"])
     if (added["content"] == content) return added["id"];
@@ -120,8 +120,8 @@ std::optional<json> id_of(const json& tree, const json& content) {
   return found == vocabulary.end() ? std::nullopt : std::optional<json>(*found);
 }
 
-// BOS and EOS around a text, which `config` names.
-void add_around(const SentencePieceModel& model, const json& config, json& tree) {
+// Adds a post-processor that puts the BOS and EOS of `config` around a text, if the model asks for them.
+void add_post_processor(const SentencePieceModel& model, const json& config, json& tree) {
   json single = json::array({{{"Sequence", {{"id", "A"}}}}}), special = json::object();
   const auto token = [&](const char* key) -> std::optional<json> {
     const json named = config.value(key, json());
@@ -144,8 +144,8 @@ json named_tokens(const SentencePieceModel& model) {
   return config;
 }
 
-// All ways to make a normal piece of two. Pieces of the same score have the same rank: the leftmost is merged
-// first.
+// All merges of two normal pieces into a third. Results with the same score have the same rank, so that the
+// leftmost pair is merged first.
 std::vector<BpeMerge> merges_of(const SentencePieceModel& model) {
   std::unordered_map<std::string_view, std::int32_t> ids;
   std::vector<float> scores;
@@ -181,7 +181,7 @@ json tree_of(const SentencePieceModel& model) {
 }
 
 Tokenizer tokenizer_of(const SentencePieceModel& model, json tree, const json& config) {
-  add_around(model, config, tree);
+  add_post_processor(model, config, tree);
   return Tokenizer::from_trees(tree, config, model.source, merges_of(model));
 }
 
@@ -190,7 +190,7 @@ void read_config(const JsonField& config, SentencePieceModel& model) {
   model.adds_eos = config.flag("add_eos_token", model.adds_eos);
   const bool adds_space = config.flag("add_prefix_space", model.adds_space != AddedSpace::kNever);
   const AddedSpace where =
-      config.flag("legacy", false) ? AddedSpace::kUnlessThere : AddedSpace::kFirstUnlessThere;
+      config.flag("legacy", false) ? AddedSpace::kUnlessPresent : AddedSpace::kFirstUnlessPresent;
   model.adds_space = adds_space ? where : AddedSpace::kNever;
 }
 

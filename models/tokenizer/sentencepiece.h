@@ -1,6 +1,6 @@
-// A SentencePiece model of type BPE (github.com/google/sentencepiece), as Llama 2 and Mistral have it,
-// wherever it comes from: pieces with scores, of which the best pair is merged first, and 256 pieces for the
-// bytes of characters that no piece has.
+// SentencePiece models of type BPE (github.com/google/sentencepiece), as in Llama 2 and Mistral, from
+// tokenizer.model or GGUF. Pieces have scores: the pair whose result has the highest score is merged first.
+// 256 byte pieces encode characters that have no piece.
 #pragma once
 
 #include <cstddef>
@@ -17,19 +17,19 @@
 namespace serval {
 
 struct SentencePiece {
-  // The numbers of sentencepiece_model.proto, and of GGUF.
+  // Numbers of sentencepiece_model.proto and of GGUF.
   enum class Type : std::int64_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
-  std::string text;  // with U+2581 for a space
+  std::string text;  // U+2581 stands for a space
   float score = 0;
   Type type = Type::kNormal;
 };
 
-// Where a space is put before text.
+// When a space is added before a text.
 enum class AddedSpace {
   kNever,
-  kAlways,           // SentencePiece's way: before every text, also between control tokens
-  kUnlessThere,      // transformers' `legacy: true`: the same, but not before text that begins with a space
-  kFirstUnlessThere  // transformers' `legacy: false`: moreover not after a control token
+  kAlways,             // as SentencePiece: before every text, also between control tokens
+  kUnlessPresent,      // transformers' `legacy: true`: before every text that does not begin with a space
+  kFirstUnlessPresent  // transformers' `legacy: false`: as above, but only at the start of the whole text
 };
 
 struct SentencePieceModel {
@@ -40,17 +40,17 @@ struct SentencePieceModel {
   bool adds_bos = true, adds_eos = false;
 };
 
-// Throws Error(kRuntime) with one line: a piece that is not UTF-8, too long or there twice, a score that is
-// no number, a byte without a piece, a BOS or EOS that is no piece.
+// Throws Error(kRuntime) with one line for a piece that is not UTF-8, too long or a duplicate, for a score
+// that is NaN, for a byte without a piece, and for a BOS or EOS that is not a piece.
 Tokenizer make_sentencepiece_tokenizer(const SentencePieceModel& model);
 
-// tokenizer.model of a directory, with what the files beside it add: added tokens and named ones
-// (models/tokenizer/added_token_files.h), and of tokenizer_config.json `add_bos_token`, `add_eos_token`,
-// `add_prefix_space` and `legacy`, as transformers 5.23 reads them.
+// Reads tokenizer.model and the files beside it, as transformers 5.23 does: added and named tokens
+// (models/tokenizer/added_token_files.h), and `add_bos_token`, `add_eos_token`, `add_prefix_space` and
+// `legacy` of tokenizer_config.json.
 Tokenizer load_sentencepiece_tokenizer(const std::filesystem::path& model_dir);
 
-// The bytes of a tokenizer.model, a protocol buffer. Throws Error(kRuntime) with one line, also where the
-// model is of another type or changes characters (normalizer_spec).
+// Parses a tokenizer.model, a protocol buffer. Throws Error(kRuntime) with one line for a damaged file, a
+// model type other than BPE, or a normalizer_spec that changes characters.
 SentencePieceModel parse_sentencepiece_file(std::string_view file, const std::string& source);
 
 }  // namespace serval

@@ -1,5 +1,5 @@
-// parse_sentencepiece_file: the fields of sentencepiece_model.proto that a BPE model needs, in the wire
-// format of protocol buffers (protobuf.dev, "Encoding").
+// Implements parse_sentencepiece_file(): reads the fields of sentencepiece_model.proto that a BPE model needs
+// from the wire format of protocol buffers (protobuf.dev, "Encoding").
 #include <cstring>
 #include <fmt/format.h>
 
@@ -10,11 +10,11 @@
 namespace serval {
 namespace {
 
-// One field of a message: a number, or bytes.
+// A field of a message.
 struct Field {
   std::uint64_t number;
-  std::uint64_t value;     // of a varint, or four or eight bytes
-  std::string_view bytes;  // of a string or a message
+  std::uint64_t value;     // for a varint, or four or eight bytes
+  std::string_view bytes;  // for a string or a message
 };
 
 class Message {
@@ -97,7 +97,7 @@ void read_trainer(Message message, SentencePieceModel& model) {
   constexpr std::uint64_t kUnigram = 1, kBpe = 2;
   std::uint64_t type = kUnigram;  // the format's default
   bool byte_fallback = false;
-  const auto token = [](std::uint64_t value) {  // −1: there is none
+  const auto token = [](std::uint64_t value) {  // −1 means that the model has none
     return value > kMaxTokenId ? std::nullopt : std::optional(static_cast<std::int32_t>(value));
   };
   while (message.has_more()) {
@@ -110,7 +110,7 @@ void read_trainer(Message message, SentencePieceModel& model) {
       message.fail("trainer_spec.treat_whitespace_as_suffix: true is not supported");
   }
   if (type != kBpe)
-    message.fail(fmt::format("trainer_spec.model_type: {} is not supported, BPE (2) is", type));
+    message.fail(fmt::format("trainer_spec.model_type: {} is not supported; supported: 2 (BPE)", type));
   if (!byte_fallback) message.fail("trainer_spec.byte_fallback: false is not supported");
 }
 
@@ -120,8 +120,7 @@ void read_normalizer(Message message, SentencePieceModel& model) {
   while (message.has_more()) {
     const Field field = message.next();
     if (field.number == kCharacterMap && !field.bytes.empty())
-      message.fail(
-          "normalizer_spec.precompiled_charsmap: not supported, only models that change no character are");
+      message.fail("normalizer_spec.precompiled_charsmap: not supported; supported: models without it");
     if (field.number == kDummyPrefix)
       model.adds_space = field.value != 0 ? AddedSpace::kAlways : AddedSpace::kNever;
     if (field.number == kRemoveSpaces) removes_spaces = field.value != 0;

@@ -1,4 +1,4 @@
-// Text of a sequence of tokens while they arrive.
+// Decodes a sequence of tokens incrementally.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@
 
 namespace serval {
 
-// What push() and flush() return, joined, is Tokenizer::decode of all the ids, with the space that this
-// leaves out at the beginning: the ids continue a text. Each return is valid UTF-8 on its own. For one
-// sequence and one thread.
+// The results of push() and flush(), joined, equal Tokenizer::decode() of all ids, except that a space at the
+// beginning is kept: the ids continue a text. Each result is valid UTF-8. Use one object for each sequence,
+// on one thread at a time.
 class StreamDecoder {
  public:
   StreamDecoder(Tokenizer tokenizer, bool skip_special_tokens);
 
-  std::string push(std::int32_t id);  // the text that is complete now, often empty inside a character
-  std::string flush();  // at the end: U+FFFD for an unfinished character; then ready for another sequence
+  std::string push(std::int32_t id);  // newly completed text; empty inside a character
+  std::string flush();  // call at the end: U+FFFD for an incomplete character; the object can then be reused
 
  private:
   Tokenizer tokenizer_;

@@ -1,4 +1,4 @@
-// A stretch of a text.
+// A range of a text.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 namespace serval {
 
 struct TextSpan {
-  std::size_t begin, end;  // bytes
+  std::size_t begin, end;  // byte offsets; `end` is exclusive
 };
 
 }  // namespace serval

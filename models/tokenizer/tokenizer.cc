@@ -22,7 +22,7 @@
 namespace serval {
 namespace {
 
-// Calls fn(step) for a step and, of a Sequence, for everything inside it, which lies in `list_key`.
+// Calls fn(step), or for a Sequence, fn(step) for each step in its member `list_key`.
 template <class Fn>
 void for_each_step(const JsonField& step, std::string_view list_key, Fn&& fn) {
   if (step.at("type").text() != "Sequence") return fn(step);
@@ -41,7 +41,8 @@ void check_byte_level_decoder(const JsonField& decoder) {
   });
 }
 
-// Whether a space at the beginning is left out. U+2581 becomes a space in any case.
+// Checks the decoder of a SentencePiece tokenizer. Returns whether it removes a space at the beginning. The
+// vocabulary has replaced U+2581 by spaces already.
 bool read_sentencepiece_decoder(const JsonField& decoder) {
   bool strips = false;
   for_each_step(decoder, "decoders", [&](const JsonField& step) {
@@ -86,7 +87,7 @@ Normalizer read_normalizer(const JsonField& tokenizer, const Vocabulary& vocabul
   return normalizer;
 }
 
-// SentencePiece's way merges over the whole text.
+// SentencePiece merges over the whole text, without a pre-tokenizer.
 std::optional<PreTokenizer> read_pre_tokenizer(const JsonField& tokenizer, TokenSpelling spelling) {
   if (spelling == TokenSpelling::kSentencePiece) return std::nullopt;
   return PreTokenizer(tokenizer.at("pre_tokenizer"));
@@ -97,7 +98,7 @@ PostProcessor read_post_processor(const JsonField& tokenizer, const Vocabulary& 
   return field ? PostProcessor(*field, vocabulary) : PostProcessor();
 }
 
-// A token of tokenizer_config.json: its content, or an object with the content.
+// A token in tokenizer_config.json is its content, or an object with the content.
 std::optional<std::int32_t> read_named_token(const JsonField& config, std::string_view key,
                                              const Vocabulary& vocabulary) {
   const auto field = config.find(key);
@@ -129,7 +130,7 @@ struct Tokenizer::Tables {
     eos = read_named_token(*config, "eos_token", vocabulary);
   }
 
-  Tables(const Tables&) = delete;  // parts refer to one another
+  Tables(const Tables&) = delete;  // members point to each other
   Tables& operator=(const Tables&) = delete;
 
   Vocabulary vocabulary;
@@ -138,7 +139,7 @@ struct Tokenizer::Tables {
   std::optional<PreTokenizer> pre_tokenizer;
   Bpe bpe;
   PostProcessor post_processor;
-  bool strips_space = false;  // decoding leaves out a space at the beginning
+  bool strips_space = false;  // decode() removes a space at the beginning
   std::optional<std::int32_t> bos, eos;
 };
 

@@ -14,8 +14,8 @@ struct Range {
 };
 
 struct Lead {
-  std::size_t bytes;  // of the whole code point; 0 where no code point begins so
-  Range second;       // which second bytes avoid overlong forms, surrogates and values above U+10FFFF
+  std::size_t bytes;  // of the whole code point; 0 if no code point starts with this byte
+  Range second;       // valid second bytes: they exclude overlong forms, surrogates and values above U+10FFFF
 };
 
 constexpr Range kContinuation{0x80, 0xBF};
@@ -34,8 +34,7 @@ constexpr Lead lead_of(unsigned char byte) {
   return {0, kContinuation};
 }
 
-// Length of the longest prefix that needs no replacement; `*unit` is what comes after it, where something
-// does.
+// Length of the longest valid prefix. Sets `*unit` to the unit after it, if there is one.
 std::size_t valid_prefix(std::string_view text, Utf8Unit* unit) {
   std::size_t at = 0;
   while (at < text.size()) {

@@ -17,7 +17,7 @@ std::int32_t token_id(const JsonField& field) {
   return static_cast<std::int32_t>(field.integer(0, kMaxTokenId));
 }
 
-// "<0x0A>" is that byte, all else text.
+// "<0x0A>" is a byte; everything else is text.
 std::string sentencepiece_bytes(std::string_view written) {
   constexpr std::string_view kPrefix = "<0x";
   constexpr std::size_t kLength = 6;
@@ -70,7 +70,7 @@ Vocabulary::Token& Vocabulary::claim(std::int32_t id, const JsonField& field) {
 void Vocabulary::read_model(const JsonField& vocab) {
   if (vocab.object().empty()) vocab.fail("has no tokens");
   for (const auto& [key, value] : vocab.object().items()) {
-    // The path of a member is only formed where it is needed: there are hundreds of thousands.
+    // Builds the member's path only for an error: there are hundreds of thousands of members.
     const auto member = [&vocab, &written = key] { return vocab.at(written); };
     if (!value.is_number_integer() || value < 0 || value > kMaxTokenId) token_id(member());
     const std::int32_t id = value.get<std::int32_t>();

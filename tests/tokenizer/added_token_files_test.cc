@@ -19,14 +19,14 @@ using tiny::kAbc;
 using tiny::kEnd;
 using tiny::kTool;
 
-// A directory with a tokenizer and the files of a golden beside it.
+// Copies a golden's tokenizer into the directory and writes the golden's files beside it.
 void write_files(const TempDir& dir, const json& golden) {
   const std::filesystem::path tokenizer = SERVAL_TEST_DATA / std::filesystem::path(golden["tokenizer"]);
   std::filesystem::copy(tokenizer, dir / tokenizer.filename());
   for (const auto& [name, content] : golden["files"].items()) dir.write(name, content.dump());
 }
 
-// By tools/added_token_goldens.py: beside tokenizer.json and tokenizer.model.
+// tools/added_token_goldens.py made the cases, for tokenizer.json and tokenizer.model.
 TEST(AddedTokenFiles, AreReadAsTransformersReadsThem) {
   const json goldens =
       parse_json_file(SERVAL_TEST_DATA "/tokenizer/added_tokens.json", kMaxTokenizerFileBytes);
@@ -47,7 +47,7 @@ TEST(AddedTokenFiles, AreReadAsTransformersReadsThem) {
   }
 }
 
-// The tiny tokenizer, with some files beside it.
+// Loads the tiny tokenizer with these files beside it.
 Tokenizer load_with(const std::map<std::string, json>& files) {
   const TempDir dir;
   dir.write("tokenizer.json", tiny::tokenizer_json().dump());
@@ -55,7 +55,7 @@ Tokenizer load_with(const std::map<std::string, json>& files) {
   return Tokenizer::load(dir.path());
 }
 
-// The line with which loading ends, after the directory's name.
+// The error line of loading, without the directory's name.
 std::string refusal(const std::map<std::string, json>& files) {
   const std::string line = tiny::error_of([&] { load_with(files); });
   const std::size_t name = line.find_last_of('/', line.find(".json"));

@@ -1,4 +1,4 @@
-// What a damaged or hostile tokenizer.json gets: one line with the field, and nothing else.
+// A damaged or malicious tokenizer.json gives one error line that names the field.
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -116,9 +116,9 @@ TEST(TokenizerFile, MergesInACircle) {
   EXPECT_EQ(error_with([](json& t) {
               t["model"]["merges"][0] = json{"", "ab"};
             }),
-            "tokenizer.json: model.merges[0]: merges an empty token, and so makes a token from itself");
+            "tokenizer.json: model.merges[0]: merges an empty token; both parts must have characters");
   EXPECT_EQ(error_with([](json& t) { t["model"]["merges"][0] = "ab "; }),
-            "tokenizer.json: model.merges[0]: merges an empty token, and so makes a token from itself");
+            "tokenizer.json: model.merges[0]: merges an empty token; both parts must have characters");
 }
 
 TEST(TokenizerFile, MergesOnePairAtTwoRanks) {
@@ -160,13 +160,13 @@ TEST(TokenizerFile, HasAddedTokensThatContradictTheVocabulary) {
 
 TEST(TokenizerFile, AsksForWhatIsNotSupported) {
   EXPECT_EQ(error_with([](json& t) { t["model"]["type"] = "WordPiece"; }),
-            "tokenizer.json: model.type: \"WordPiece\" is not supported: only BPE, byte-level or with "
-            "byte_fallback, is");
+            "tokenizer.json: model.type: \"WordPiece\" is not supported; supported: BPE that is byte-level or "
+            "has byte_fallback");
   EXPECT_EQ(error_with([](json& t) { t["model"]["byte_fallback"] = true; }),
             "tokenizer.json: pre_tokenizer.type: \"ByteLevel\" is not supported; supported: Metaspace");
   EXPECT_EQ(error_with([](json& t) { t["model"]["end_of_word_suffix"] = "</w>"; }),
-            "tokenizer.json: model.end_of_word_suffix: not supported: only BPE, byte-level or with "
-            "byte_fallback, is");
+            "tokenizer.json: model.end_of_word_suffix: not supported; supported: BPE that is byte-level or has "
+            "byte_fallback");
   EXPECT_EQ(error_with([](json& t) { t["model"]["dropout"] = 0.1; }),
             "tokenizer.json: model.dropout: not supported: encoding would be random");
   EXPECT_EQ(

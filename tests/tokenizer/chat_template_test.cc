@@ -27,12 +27,12 @@ std::int32_t id_of(const Tokenizer& tokenizer, std::string_view token) {
   return tokenizer.find(token).value();
 }
 
-// The tokenizer of tests/data that has the tokens of the template.
+// A tokenizer in tests/data that has the template's tokens.
 std::string tokenizer_for(const std::string& name) {
   return name == "llama3" ? "llama3" : "gpt2";
 }
 
-// A model directory with the files that a test writes.
+// A model directory. Tests write files into it.
 class ModelFolder {
  public:
   ModelFolder() : path_(std::filesystem::path(testing::TempDir()) / "serval_chat_template") {
@@ -206,7 +206,7 @@ TEST(ChatTemplate, KeepsControlTokensTextEvenIfTheCheckpointDoesNotMarkThemSpeci
   EXPECT_EQ(tokenizer.decode(ids, false), chat.render(messages, false));
 }
 
-// "<|" and "|>" are the template's; what a role makes of them is a token only for the usual roles.
+// The template writes "<|" and "|>" around the role. The result is a token only for known roles.
 TEST(ChatTemplate, MakesNoControlTokenOfAStrangeRole) {
   const Tokenizer tokenizer = golden::tokenizer("llama3");
   const auto chat =

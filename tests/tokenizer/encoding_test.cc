@@ -1,4 +1,4 @@
-// What encoding and decoding promise for any bytes, whatever the tokenizer.
+// Properties of encoding and decoding that hold for all bytes and all tokenizers.
 #include <random>
 #include <string>
 #include <thread>
@@ -23,7 +23,7 @@ std::string lossy(std::string_view text) {
   return std::string(utf8_lossy(text, &storage));
 }
 
-// Bytes that are often nearly UTF-8: cut, joined and changed characters of all lengths, and plain noise.
+// Random bytes that are almost UTF-8: truncated, joined and changed characters of all lengths, and noise.
 std::string random_bytes(std::mt19937& random, std::size_t size) {
   const std::string kSeeds[] = {
       "a", " ", "\n", "é", "中", "👩", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xC0\x80", "<|eot_id|>"};
@@ -47,7 +47,7 @@ TEST(Utf8, ReplacesEachMaximalInvalidSubpart) {
       {"\xC3z", kFffd + "z"},
       {"\xC0\xAF", kFffd + kFffd},              // overlong
       {"\xE0\x80\xAF", kFffd + kFffd + kFffd},  // overlong
-      {"\xE4\xB8", kFffd},                      // cut
+      {"\xE4\xB8", kFffd},                      // truncated
       {"\xE4\xB8z", kFffd + "z"},
       {"\xF0\x9F\x91", kFffd},
       {"\xF0\x9F\x91z", kFffd + "z"},

@@ -1,4 +1,4 @@
-// What tools/tokenizer_goldens.py recorded.
+// Goldens made by tools/tokenizer_goldens.py.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Equal to Hugging Face `tokenizers`, on strings of all scripts and on tokenizers with every setting.
+// Compares with Hugging Face's `tokenizers` on strings of all scripts and tokenizers with all settings.
 #include <algorithm>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 using nlohmann::json;
 using Ids = std::vector<std::int32_t>;
 
-// Only the differences are recorded.
+// The goldens record only values that differ from `otherwise`.
 template <typename T>
 T recorded(const json& differences, std::size_t index, const T& otherwise) {
   const auto found = differences.find(std::to_string(index));

@@ -34,7 +34,7 @@ json parse_file(const std::string& text) {
   return parse_json_file(dir / "file.json", 1 << 20);
 }
 
-// Python writes them, and transformers reads them.
+// Python writes these values, and transformers reads them.
 TEST(JsonFile, ReadsNaNAndInfinityInFiles) {
   const json tree = parse_file(R"({"a":NaN,"b":[Infinity, -Infinity],"NaN":"Infinity \" NaN","c" : 0.0})");
   EXPECT_TRUE(std::isnan(tree["a"].get<double>()));

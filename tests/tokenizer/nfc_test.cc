@@ -21,12 +21,12 @@ std::string characters(std::initializer_list<std::uint32_t> codes) {
 
 TEST(Nfc, ComposesLettersAndMarks) {
   EXPECT_EQ(nfc("e\u0301"), "\u00e9");
-  EXPECT_EQ(nfc("a\u0323\u0302"), "\u1ead");  // two marks, one after the other
-  EXPECT_EQ(nfc("a\u0302\u0323"), "\u1ead");  // in the other order
+  EXPECT_EQ(nfc("a\u0323\u0302"), "\u1ead");  // two marks in canonical order
+  EXPECT_EQ(nfc("a\u0302\u0323"), "\u1ead");  // the same marks in the other order
   EXPECT_EQ(nfc("\u00c5 \u212b A\u030a"), "\u00c5 \u00c5 \u00c5");
   EXPECT_EQ(nfc("\u0301e"), "\u0301e");
-  EXPECT_EQ(nfc("a\u0315\u0301"), "\u00e1\u0315");  // of another class: not in the way
-  EXPECT_EQ(nfc("a\u0300\u0301"), "\u00e0\u0301");  // of the same class: in the way
+  EXPECT_EQ(nfc("a\u0315\u0301"), "\u00e1\u0315");  // a mark of another class does not block
+  EXPECT_EQ(nfc("a\u0300\u0301"), "\u00e0\u0301");  // a mark of the same class blocks
 }
 
 TEST(Nfc, LeavesExcludedCompositionsApart) {

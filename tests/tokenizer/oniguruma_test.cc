@@ -1,4 +1,4 @@
-// A pattern finds what Hugging Face's `tokenizers` finds with it, or is refused by name.
+// A pattern has the same matches as in Hugging Face's `tokenizers`, or is refused by name.
 #include <deque>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ std::string utf8(std::uint32_t c) {
   return {static_cast<char>(0xF0 | c >> 18), continuation(12), continuation(6), continuation(0)};
 }
 
-// The characters of ranges [first, last, …].
+// All characters of the ranges [first, last, first, last, …].
 std::vector<std::uint32_t> characters_of(const json& ranges) {
   std::vector<std::uint32_t> out;
   for (std::size_t i = 0; i < ranges.size(); i += 2) {
@@ -140,8 +140,8 @@ constexpr Refusal kRefusals[] = {
     {R"(\xE9)", "bytes, not characters"},
     {R"(\x4)", "2 hexadecimal digits expected, 1 found"},
     {R"(\u12)", "4 hexadecimal digits expected, 2 found"},
-    {R"(\x{D800})", "D800 is no character"},
-    {R"(\x{110000})", "110000 is no character"},
+    {R"(\x{D800})", "D800 is not a character"},
+    {R"(\x{110000})", "110000 is not a character"},
     {R"(\x{41)", "has no '}'"},
     {R"(\pL)", "\\p without '{'"},
     {R"(\p{L)", "has no '}'"},
@@ -170,9 +170,9 @@ constexpr Refusal kRefusals[] = {
     {"a{3,1}", "with m below n"},
     {"a**", "a quantifier after *, + or ?"},
     {"a{1,2}?*", "a quantifier after *, + or ?"},
-    {"(?:a?b?){2}", "{n} after what may be empty"},
-    {"(?:a|b*|c){2,}", "{n} after what may be empty"},
-    {R"((?:\b){3})", "{n} after what may be empty"},
+    {"(?:a?b?){2}", "{n} after an expression that may be empty"},
+    {"(?:a|b*|c){2,}", "{n} after an expression that may be empty"},
+    {R"((?:\b){3})", "{n} after an expression that may be empty"},
     {"(?=a)*", "repeating an assertion"},
     {"^*", "repeating an assertion"},
     {R"(\b+)", "repeating an assertion"},

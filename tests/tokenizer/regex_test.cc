@@ -1,4 +1,4 @@
-// What a pattern may cost. What patterns find is tested with the tokenizers that use them.
+// Limits on the time of a pattern. The tests of tokenizers cover the matches.
 #include "models/tokenizer/regex.h"
 
 #include "gmock/gmock.h"
@@ -11,11 +11,11 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Looks at everything up to the end of the text from every starting position.
+// Reads the text to its end from every starting position.
 constexpr const char* kQuadratic = "a*[bc]";
 constexpr size_t kText = 1000;
 
-// A clock that a test can set, and the number of times that it was read.
+// A clock that tests control. It counts its reads.
 struct Clock {
   double now = 0;
   size_t reads = 0;
@@ -25,7 +25,7 @@ struct Clock {
     if (reads++ == last_read_in_time) now += 1;
     return now;
   }
-  // Has a pattern spend nothing but what the clock says.
+  // A budget of zero seconds on this clock.
   RegexBudget budget() {
     return {.seconds = 0, .seconds_per_byte = 0, .clock = [this] { return read(); }};
   }
@@ -73,7 +73,7 @@ TEST(Regex, HasABudgetUnlessToldOtherwise) {
   EXPECT_GT(budget.seconds, 0);
   const double before = budget.clock();
   volatile double work = 1;
-  while (budget.clock() <= before) work = work * 2;  // computing is what makes it run
+  while (budget.clock() <= before) work = work * 2;  // CPU time only passes while the thread computes
 }
 
 }  // namespace

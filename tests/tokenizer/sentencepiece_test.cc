@@ -59,7 +59,7 @@ TEST(SentencePieceJson, PutsASpaceOnlyBeforeTheFirstTextWhereMetaspaceSaysSo) {
             "one</s> two");
 }
 
-// Space, "a" to "c", "ab", "bc" and " a" beside the bytes.
+// A model with space, "a" to "c", "ab", "bc", " a" and the byte pieces.
 SentencePieceModel small_model() {
   SentencePieceModel model;
   model.source = "small";
@@ -97,7 +97,7 @@ TEST(SentencePiece, WritesAnUnknownCharacterAsItsBytes) {
   EXPECT_EQ(tokenizer.token_bytes(kSpaceA), " a");
 }
 
-// A stream continues a text, whose next word begins with a space.
+// A stream continues a text, so the space before its first word must be kept.
 TEST(SentencePiece, StreamsTheSpaceThatDecodingLeavesOut) {
   const Tokenizer tokenizer = make_sentencepiece_tokenizer(small_model());
   StreamDecoder decoder(tokenizer, true);
@@ -124,7 +124,7 @@ TEST(SentencePiece, RefusesPiecesByNumber) {
   EXPECT_EQ(refusal([](auto& m) { m.pieces[260].text = std::string(257, 'x'); }),
             "small: piece 260: 257 bytes; limit: 1 to 256");
   EXPECT_EQ(refusal([](auto& m) { m.pieces[260].score = std::nanf(""); }),
-            "small: piece 260: its score is no number");
+            "small: piece 260: its score is not a number");
   EXPECT_EQ(refusal([](auto& m) { m.pieces[260].text = "b"; }), "small: piece 261: \"b\" appears twice");
   EXPECT_EQ(refusal([](auto& m) { m.pieces[70].type = Type::kUnused; }),
             "small: model.vocab: has no token <0x43>, which byte_fallback needs");
@@ -145,7 +145,7 @@ TEST(SentencePieceFile, RefusesEveryBeginningOrReadsWhatIsThere) {
   EXPECT_THAT(error_of([&] { parse_sentencepiece_file("{\"a\": 1}", "file"); }), HasSubstr("file: "));
 }
 
-// A field of a message whose number takes two bytes, and its value; one that has bytes.
+// Fields of a protocol buffer message: a varint field whose tag takes two bytes, and a field of bytes.
 std::string varint_field(unsigned number, char value) {
   const unsigned low = (number << 3 & 0x7F) | 0x80;
   return {static_cast<char>(low), static_cast<char>(number >> 4), value};
@@ -160,13 +160,13 @@ TEST(SentencePieceFile, NamesWhatItDoesNotSupport) {
         [&] { parse_sentencepiece_file(bytes_field(2, trainer) + bytes_field(3, normalizer), "file"); });
   };
   const std::string bpe = {3 << 3, 2}, fallback = varint_field(35, 1), keeps_spaces = {4 << 3, 0};
-  EXPECT_EQ(refusal("", keeps_spaces), "file: trainer_spec.model_type: 1 is not supported, BPE (2) is");
+  EXPECT_EQ(refusal("", keeps_spaces), "file: trainer_spec.model_type: 1 is not supported; supported: 2 (BPE)");
   EXPECT_EQ(refusal(bpe, keeps_spaces), "file: trainer_spec.byte_fallback: false is not supported");
   EXPECT_EQ(refusal(bpe + fallback, ""),
             "file: normalizer_spec.remove_extra_whitespaces: true is not supported");
   EXPECT_EQ(
       refusal(bpe + fallback, keeps_spaces + bytes_field(2, "map")),
-      "file: normalizer_spec.precompiled_charsmap: not supported, only models that change no character are");
+      "file: normalizer_spec.precompiled_charsmap: not supported; supported: models without it");
   EXPECT_NO_THROW(
       parse_sentencepiece_file(bytes_field(2, bpe + fallback) + bytes_field(3, keeps_spaces), "file"));
 }

@@ -1,4 +1,4 @@
-// A small valid tokenizer.json to bend in tests: the 256 bytes, "ab", "abc" and two added tokens.
+// A small valid tokenizer.json that tests modify: the 256 bytes, "ab", "abc" and two added tokens.
 #pragma once
 
 #include <functional>
@@ -33,7 +33,7 @@ inline Tokenizer load(const nlohmann::json& tokenizer) {
   return Tokenizer::from_json(tokenizer.dump());
 }
 
-// The message and kind of the Error that `action` throws; it is one line.
+// Runs `action` and returns the message of its Error. Checks its kind, and that the message is one line.
 inline std::string error_of(const std::function<void()>& action, ErrorKind kind = ErrorKind::kRuntime) {
   try {
     action();

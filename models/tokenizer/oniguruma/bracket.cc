@@ -10,7 +10,7 @@
 namespace serval::oniguruma {
 namespace {
 
-constexpr int kMaxDepth = 16;  // brackets in brackets
+constexpr int kMaxDepth = 16;  // of nested brackets
 
 class Bracket {
  public:
@@ -29,7 +29,7 @@ class Bracket {
     return complement ? complement_of(set) : set;
   }
 
-  // The character of [x], which Oniguruma reads as x.
+  // The character x of a bracket [x]. Oniguruma treats it as the literal x.
   std::optional<std::uint32_t> only() const { return items_ == 1 ? only_ : std::nullopt; }
 
  private:
@@ -108,7 +108,7 @@ class Bracket {
     return take_character();
   }
 
-  // \s, \d and \h at byte `begin`.
+  // Whether the set at byte `begin` is \s, \d or \h.
   bool folds_to_itself(std::size_t begin) const {
     const std::string_view text = cursor_.text_since(begin);
     return text == "\\s" || text == "\\d" || text == "\\h";

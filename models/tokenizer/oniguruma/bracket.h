@@ -1,4 +1,4 @@
-// A bracket expression: [a-z\d[:punct:]&&[^x]].
+// Translates bracket expressions such as [a-z\d[:punct:]&&[^x]].
 #pragma once
 
 #include "models/tokenizer/oniguruma/case_folding.h"
@@ -7,7 +7,7 @@
 
 namespace serval::oniguruma {
 
-// After its '['. `folding` is there under (?i).
+// Call after the '['. `folding` is null unless (?i) is set.
 CharacterSet take_bracket(Cursor& cursor, CaseFolding* folding);
 
 }  // namespace serval::oniguruma

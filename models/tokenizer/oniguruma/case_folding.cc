@@ -10,13 +10,13 @@ struct Range {
   std::uint32_t first, last;
 };
 
-// Characters whose case folding is one character, and that are in no folding of several characters (F in
-// Unicode's CaseFolding.txt) except those of kPairs: ASCII, Latin, Cyrillic, punctuation, kana and Han.
+// Ranges of characters whose case folding is one character and that occur in no folding of several characters
+// (F in Unicode's CaseFolding.txt) except those of kPairs: ASCII, Latin, Cyrillic, punctuation, kana and Han.
 constexpr Range kSimple[] = {{0, 0xDE},        {0xE0, 0x12F},    {0x132, 0x148},   {0x14A, 0x17E},
                              {0x400, 0x481},   {0x48A, 0x52F},   {0x2010, 0x2027}, {0x2030, 0x205E},
                              {0x3000, 0x303F}, {0x3041, 0x3096}, {0x30A1, 0x30FA}, {0x4E00, 0x9FFF}};
 
-// What two ASCII letters fold from: ß, ﬀ, ﬁ, ﬂ, ﬆ.
+// Pairs of ASCII letters that are the folding of one character: ß, ﬀ, ﬁ, ﬂ, ﬆ.
 constexpr std::string_view kPairs[] = {"ss", "ff", "fi", "fl", "st"};
 constexpr std::string_view kJoinable = "sfilt";
 

@@ -1,5 +1,5 @@
-// What (?i) may stand over. Oniguruma lets "ss" match "ß" and the other way round, and closes classes under
-// case; PCRE2 folds one character to one character. Letters that could take part in such a match are refused.
+// Refuses characters under (?i) for which Oniguruma and PCRE2 differ. Oniguruma lets "ss" match "ß" and the
+// reverse, and closes classes under case. PCRE2 only folds one character to one character.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,15 @@ class CaseFolding {
  public:
   explicit CaseFolding(const Cursor& cursor) : cursor_(&cursor) {}
 
-  // A literal character at byte `at`, and something between literals that cannot be merged with them.
+  // Call literal() for each literal character (at byte `at`), and interrupt() for anything else between them.
   void literal(std::size_t at, std::uint32_t character);
   void interrupt() { previous_ = 0; }
 
-  // A class with `first` to `last` in it.
+  // Call for each range `first` to `last` of a class.
   void range(std::size_t at, std::uint32_t first, std::uint32_t last) const;
 
-  // Literals so far that a repetition could bring together to one character's folding.
+  // Number of literals so far that, if repeated, could form a pair that is the folding of one character. A
+  // repetition of an expression is refused if the number has changed since `joinable_before`.
   int joinable() const { return joinable_; }
   void repetition(std::size_t at, int joinable_before) const;
 

@@ -1,4 +1,4 @@
-// A place in an Oniguruma pattern, and the one line about what is refused there.
+// A position in an Oniguruma pattern, with functions to read it and to report errors.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace serval::oniguruma {
 
 class Cursor {
  public:
-  // `where` begins the message of an Error. Both views outlive the cursor.
+  // Error lines start with `where`. Both views must outlive the cursor.
   Cursor(std::string_view pattern, std::string_view where) : pattern_(pattern), where_(where) {}
 
   bool at_end() const { return at_ == pattern_.size(); }
@@ -18,16 +18,16 @@ class Cursor {
 
   bool sees(std::string_view text) const { return pattern_.substr(at_).starts_with(text); }
   bool take(std::string_view text);
-  bool ends_with(char c) const { return at_ > 0 && pattern_[at_ - 1] == c; }  // what has been taken does
+  bool ends_with(char c) const { return at_ > 0 && pattern_[at_ - 1] == c; }  // the text taken so far
   char peek() const { return at_end() ? '\0' : pattern_[at_]; }
 
-  // The next character, which must be there. Refuses what is not UTF-8.
+  // Takes the next character. Refuses the end of the pattern and invalid UTF-8.
   std::uint32_t take_character();
-  // A decimal number of at most `kMaxDigits` digits, or -1 where there is none.
+  // Takes a decimal number of at most 6 digits; -1 if there is none.
   int take_number();
-  // The text up to `end`, which is taken too; refuses where there is no `end`.
+  // Takes the text up to `end`, and `end`. Refuses a pattern without `end`.
   std::string_view take_until(char end, std::string_view what);
-  // 1 to `max_digits` hexadecimal digits.
+  // Takes `min_digits` to `max_digits` hexadecimal digits.
   std::uint32_t take_hex(int min_digits, int max_digits);
 
   std::string_view text_since(std::size_t begin) const { return pattern_.substr(begin, at_ - begin); }

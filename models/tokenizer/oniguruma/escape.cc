@@ -19,11 +19,11 @@ bool is_letter_or_digit(std::uint32_t c) {
 
 std::uint32_t checked(const Cursor& cursor, std::size_t begin, std::uint32_t character) {
   if (character > kLastCharacter || (character >= kFirstSurrogate && character <= kLastSurrogate))
-    cursor.refuse(begin, fmt::format("{:X} is no character", character));
+    cursor.refuse(begin, fmt::format("{:X} is not a character", character));
   return character;
 }
 
-// After \x or \u.
+// Call after \x or \u.
 std::uint32_t take_code(Cursor& cursor, std::size_t begin, char kind) {
   constexpr int kMaxDigits = 8, kUnicodeDigits = 4, kByteDigits = 2;
   if (kind == 'u') return checked(cursor, begin, cursor.take_hex(kUnicodeDigits, kUnicodeDigits));
@@ -38,7 +38,7 @@ std::uint32_t take_code(Cursor& cursor, std::size_t begin, char kind) {
   return byte;
 }
 
-// After \p or \P.
+// Call after \p or \P.
 CharacterSet take_property(Cursor& cursor, std::size_t begin, bool complement) {
   if (!cursor.take("{")) cursor.refuse(begin, "\\p without '{' is not supported");
   std::string_view name = cursor.take_until('}', "\\p{");

@@ -1,4 +1,4 @@
-// Escapes that mean one character, or one of a set, wherever they stand.
+// Escapes for one character or a set of characters, inside and outside brackets.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@
 
 namespace serval::oniguruma {
 
-// After a backslash. Takes one of \n \t \r \f \v \a \e \xHH \x{…} \uHHHH or an escaped character that is no
-// letter or digit; none, and takes nothing, for every other escape.
+// Call after a backslash. Takes one of \n \t \r \f \v \a \e \xHH \x{…} \uHHHH or an escaped character other
+// than a letter or digit. For other escapes, takes nothing and returns nullopt.
 std::optional<std::uint32_t> take_character_escape(Cursor& cursor);
 
-// After a backslash. Takes one of \s \d \w \h \p{…} and their complements; none, and takes nothing, for every
-// other escape.
+// Call after a backslash. Takes one of \s \d \w \h \p{…} or their complements. For other escapes, takes
+// nothing and returns nullopt.
 std::optional<CharacterSet> take_set_escape(Cursor& cursor, bool in_brackets);
 
-// After a backslash: an escape that is neither.
+// Call after a backslash. Throws the error for an unsupported escape.
 [[noreturn]] void refuse_escape(Cursor& cursor);
 
 }  // namespace serval::oniguruma

@@ -14,20 +14,20 @@
 namespace serval::oniguruma {
 namespace {
 
-constexpr int kMaxDepth = 100;  // groups in groups
+constexpr int kMaxDepth = 100;  // of nested groups
 
 struct Options {
   bool ignore_case = false;
   bool dot_is_any = false;  // Oniguruma's m, PCRE2's s
 };
 
-// Part of a pattern, translated.
+// A translated part of a pattern.
 struct Part {
   std::string text;
   bool may_be_empty = false;
 };
 
-// What a quantifier may follow, or an assertion, which takes none.
+// The operand of a quantifier, or an assertion, which must not be repeated.
 struct Atom {
   Part part;
   bool repeatable = true;
@@ -35,7 +35,7 @@ struct Atom {
 
 // {low,high}, {low,}, {,high} or {low}.
 struct Interval {
-  int low, high;  // -1: none given
+  int low, high;  // high: -1 if there is none
   bool exact;     // {low}
 };
 
@@ -50,7 +50,7 @@ class Translation {
   }
 
  private:
-  // Up to the ')' or the end, which is left.
+  // Translates up to a ')' or the end. The ')' is not taken.
   Part alternatives(Options options, int depth) {
     if (depth > kMaxDepth)
       cursor_.refuse(cursor_.at(), fmt::format("groups nested deeper than {}", kMaxDepth));
@@ -84,7 +84,7 @@ class Translation {
     }
   }
 
-  // Puts the quantifier that follows, if there is one, behind `part`.
+  // Appends the next quantifier to `part`. Returns false if none follows.
   bool take_quantifier(bool first, Part* part) {
     const std::size_t begin = cursor_.at();
     const std::string text = first ? part->text : "(?:" + part->text + ')';
@@ -98,10 +98,12 @@ class Translation {
     if (!interval) return false;
     const auto [low, high, exact] = *interval;
     if (high != -1 && high < low) cursor_.refuse(begin, "{n,m} with m below n is not supported");
-    if (low > 1 && part->may_be_empty) cursor_.refuse(begin, "{n} after what may be empty is not supported");
+    if (low > 1 && part->may_be_empty)
+      cursor_.refuse(begin, "{n} after an expression that may be empty is not supported");
     const std::string most = high == -1 ? "" : std::to_string(high);
     const std::string count = exact ? fmt::format("{{{}}}", low) : fmt::format("{{{},{}}}", low, most);
-    // Reluctant; but {n}? makes the whole optional, and {n,m}+ repeats it.
+    // {n,m}? is reluctant. In Oniguruma, {n}? makes the whole optional and {n,m}+ repeats it: the caller
+    // handles these signs as another quantifier.
     const std::string_view kind = !exact && cursor_.take("?") ? "?" : "";
     *part = {fmt::format("{}{}{}", text, count, kind), part->may_be_empty || low == 0};
     return true;
@@ -149,14 +151,14 @@ class Translation {
     return {{literal(character)}};
   }
 
-  // After a backslash.
+  // Call after a backslash.
   Atom take_escape(Options options) {
     constexpr std::string_view kAnyNewline = R"((?>\r\n|[\n-\r\x{85}\x{2028}\x{2029}]))";
     const std::size_t begin = cursor_.at();
     if (const auto character = take_character_escape(cursor_)) return one_literal(begin, *character, options);
     if (auto position = take_position()) return assertion(std::move(*position));
     if (const auto set = take_set_escape(cursor_, /*in_brackets=*/false)) {
-      // A named set does not fold, and PCRE2's class would.
+      // Oniguruma does not fold the case of named sets; PCRE2 would.
       return one_of(options.ignore_case ? "(?-i:" + set->expression() + ')' : set->expression());
     }
     if (cursor_.take("R")) return one_of(std::string(kAnyNewline));
@@ -165,7 +167,7 @@ class Translation {
     refuse_escape(cursor_);
   }
 
-  // The begin, the end, the end or before its newline, and the border of a word.
+  // Takes \A, \z, \Z, \b or \B.
   std::optional<std::string> take_position() {
     for (const std::string_view letter : {"A", "z", "Z"}) {
       if (cursor_.take(letter)) return '\\' + std::string(letter);
@@ -176,7 +178,7 @@ class Translation {
     return std::nullopt;
   }
 
-  // After its '('.
+  // Call after the '('.
   Atom take_group(std::size_t begin, Options options, int depth) {
     if (cursor_.sees("*")) cursor_.refuse(begin, "(* is not supported");
     if (!cursor_.take("?")) return finish_group(begin, "(?:", options, depth);
@@ -192,7 +194,7 @@ class Translation {
     return take_options(begin, options, depth);
   }
 
-  // (?im-im:…), or (?im-im), which stands for the rest of the group and its alternatives.
+  // Takes (?im-im:…), or (?im-im), which applies to the rest of the group including its alternatives.
   Atom take_options(std::size_t begin, Options options, int depth) {
     std::string open = "(?";
     for (bool on = true; cursor_.peek() != ':' && cursor_.peek() != ')';) {

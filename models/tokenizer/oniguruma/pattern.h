@@ -1,4 +1,4 @@
-// Oniguruma's patterns in PCRE2's words.
+// Translates Oniguruma's patterns to PCRE2.
 #pragma once
 
 #include <string>
@@ -6,11 +6,11 @@
 
 namespace serval::oniguruma {
 
-// Hugging Face's `tokenizers` (0.23) runs the patterns of tokenizer.json in Oniguruma 6.9 with its own syntax
-// (oniguruma/doc/RE). Returns the PCRE2 pattern that finds the same, to be compiled with UTF, UCP, MULTILINE
-// and a line feed as the newline. What the two read differently is put in other words where that is exact and
-// refused by name where it is not: Error(kRuntime), "WHERE: pattern "…": byte N: …". Captures become groups:
-// nothing asks for them. tests/tokenizer/oniguruma_test.cc has both lists.
+// Hugging Face's `tokenizers` (0.23) runs the patterns of tokenizer.json with Oniguruma 6.9 and its own
+// syntax (oniguruma/doc/RE). Returns a PCRE2 pattern with the same matches. Compile it with UTF, UCP,
+// MULTILINE and a line feed as the newline. Syntax with different meanings is rewritten if an exact
+// equivalent exists and refused otherwise: Error(kRuntime), "WHERE: pattern "…": byte N: …". Captures become
+// plain groups: nothing uses them. tests/tokenizer/oniguruma_test.cc lists both kinds.
 std::string to_pcre2(std::string_view pattern, std::string_view where);
 
 }  // namespace serval::oniguruma

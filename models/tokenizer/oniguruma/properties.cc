@@ -8,7 +8,7 @@
 namespace serval::oniguruma {
 namespace {
 
-// A name and what stands for it between [ and ] of PCRE2.
+// A name, and its members as text between [ and ] of a PCRE2 class.
 struct Named {
   std::string_view name;
   std::string_view members;
@@ -27,11 +27,11 @@ constexpr std::string_view kAscii = R"(\x{0}-\x{7F})";
 constexpr std::string_view kWordInBrackets = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
 constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE})";
 constexpr std::string_view kAnything = R"(\x{0}-\x{10FFFF})";
-// What [:graph:] and [:print:] leave out.
+// Characters that are not in [:graph:] and [:print:].
 constexpr std::string_view kNotGraph = R"(\p{White_Space}\p{Cc}\p{Cn}\p{Cs})";
 constexpr std::string_view kNotPrint = R"(\p{Cc}\p{Cn}\p{Cs}\x{2028}\x{2029})";
 
-// Unicode's property aliases: PropertyValueAliases.txt, gc.
+// Long names of general categories (PropertyValueAliases.txt, gc).
 constexpr Named kCategories[] = {
     {"Letter", R"(\p{L})"},
     {"Uppercase_Letter", R"(\p{Lu})"},
@@ -77,7 +77,7 @@ constexpr std::string_view kShortCategories[] = {
     "L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Me", "N", "Nd", "Nl", "No", "P", "Pc", "Pd", "Ps", "Pe",
     "Pi", "Pf", "Po", "S",  "Sm", "Sc", "Sk", "So", "Z", "Zs", "Zl", "Zp", "C", "Cc", "Cf", "Co", "Cn"};
 
-// The same characters under the same name in both.
+// Properties with the same name and characters in Oniguruma and PCRE2.
 constexpr std::string_view kBinary[] = {
     "ASCII_Hex_Digit", "Dash",        "Emoji", "Emoji_Presentation", "Extended_Pictographic",
     "Hex_Digit",       "Ideographic", "Math",  "Quotation_Mark",     "Unified_Ideograph",
@@ -94,7 +94,7 @@ constexpr Named kPosix[] = {
     {"xdigit", kHexDigit},
 };
 
-// Scripts, not script extensions, of Unicode 14.
+// Scripts of Unicode 14, without script extensions.
 constexpr std::string_view kScripts[] = {"Adlam",
                                          "Ahom",
                                          "Anatolian_Hieroglyphs",
@@ -257,7 +257,7 @@ constexpr std::string_view kScripts[] = {"Adlam",
                                          "Yi",
                                          "Zanabazar_Square"};
 
-std::string plain(std::string_view name) {
+std::string normalized_name(std::string_view name) {
   std::string out;
   for (const char c : name) {
     if (c == ' ' || c == '_' || c == '-') continue;
@@ -267,14 +267,15 @@ std::string plain(std::string_view name) {
 }
 
 std::optional<std::string_view> find(std::span<const std::string_view> names, std::string_view wanted) {
-  const auto found = std::find_if(names.begin(), names.end(),
-                                  [wanted](std::string_view name) { return plain(name) == wanted; });
+  const auto found = std::find_if(names.begin(), names.end(), [wanted](std::string_view name) {
+    return normalized_name(name) == wanted;
+  });
   return found == names.end() ? std::nullopt : std::optional(*found);
 }
 
 std::optional<CharacterSet> find(std::span<const Named> sets, std::string_view wanted) {
   for (const Named& set : sets) {
-    if (plain(set.name) == wanted) return CharacterSet{std::string(set.members), {}};
+    if (normalized_name(set.name) == wanted) return CharacterSet{std::string(set.members), {}};
   }
   return std::nullopt;
 }
@@ -283,12 +284,12 @@ CharacterSet without(std::string_view members) {
   return {"", {fmt::format("[^{}]", members)}};
 }
 
-// U+1171E was a nonspacing mark in Unicode 14 and is a spacing one since.
+// U+1171E was a nonspacing mark in Unicode 14 and is a spacing mark in later versions.
 CharacterSet nonspacing_mark() {
   return {"", {R"((?:(?!\x{1171E})\p{Mn}))"}};
 }
 
-// What \p{} and [:…:] both know, by a name without capitals.
+// Sets that both \p{…} and [:…:] support, by their normalized name.
 std::optional<CharacterSet> posix_property(std::string_view wanted) {
   if (wanted == "graph") return without(kNotGraph);
   if (wanted == "print") return without(kNotPrint);
@@ -298,7 +299,7 @@ std::optional<CharacterSet> posix_property(std::string_view wanted) {
 }  // namespace
 
 std::optional<CharacterSet> property(std::string_view name) {
-  const std::string wanted = plain(name);
+  const std::string wanted = normalized_name(name);
   if (wanted == "mn" || wanted == "nonspacingmark") return nonspacing_mark();
   if (wanted == "assigned") return without(R"(\p{Cn})");
   for (const auto& list : {std::span<const Named>(kCategories), std::span<const Named>(kOther)}) {

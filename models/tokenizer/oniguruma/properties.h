@@ -1,6 +1,6 @@
-// Oniguruma's named sets of characters. Where its tables (Unicode 16) and PCRE2's of Unicode 14 give a
-// property to different characters of Unicode 14, the difference is made up here; characters newer than
-// PCRE2's tables count as unassigned.
+// Oniguruma's named sets of characters. Oniguruma's tables are of Unicode 16, PCRE2's of Unicode 14. For
+// characters of Unicode 14, the sets correct the differences between them. Newer characters count as
+// unassigned.
 #pragma once
 
 #include <optional>
@@ -12,18 +12,18 @@
 
 namespace serval::oniguruma {
 
-// \p{NAME}: general categories, scripts, and some other properties. Case, spaces, '_' and '-' in the name do
-// not count. None for a name that is not known here.
+// \p{NAME}: general categories, scripts, and some other properties. Case, spaces, '_' and '-' in the name are
+// ignored. nullopt for an unknown name.
 std::optional<CharacterSet> property(std::string_view name);
 
-// [:NAME:]
+// [:NAME:]; nullopt for an unknown name.
 std::optional<CharacterSet> posix_bracket(std::string_view name);
 
-// \s, \d, \h and \w by their letter. In brackets, \w leaves out six characters of Latin-1 (² and ½, say)
+// \s, \d, \h and \w by their letter. In brackets, \w lacks six characters of Latin-1 (for example ² and ½)
 // that it has outside.
 std::optional<CharacterSet> shorthand(char letter, bool in_brackets);
 
-// Every name that the first two know.
+// All names that property() and posix_bracket() support.
 std::vector<std::string> property_names();
 std::vector<std::string> posix_bracket_names();
 
