@@ -18,14 +18,14 @@ namespace {
 
 using nlohmann::json;
 
-// One line for each family.
+// Add one line for each family.
 std::vector<Architecture> architectures() {
   std::vector<Architecture> all;
   for (const Architecture& llama : llama_architectures()) all.push_back(llama);
   return all;
 }
 
-// "supported: X, Y": what `text` makes of each architecture.
+// "supported: X, Y", where X, Y are text(architecture).
 template <class Text>
 std::string supported(Text&& text) {
   std::vector<std::string> texts;
@@ -41,7 +41,7 @@ std::string class_text(const Architecture& architecture) {
   return fmt::format("[\"{}\"]", architecture.class_name);
 }
 
-// Of the two fields, either may be missing; where both are there, they must be of one architecture.
+// Either field may be missing. If both exist, they must name the same architecture.
 Architecture find_architecture(const JsonFields& fields) {
   const json* class_names = fields.find("architectures");
   const json* model_type = fields.find("model_type");
@@ -65,9 +65,8 @@ std::unique_ptr<Model> read_named(const json& document, const std::string& sourc
   return model;
 }
 
-// Whether the directory has an entry of that name; a link that leads nowhere is one, so that reading it says
-// so.
-bool is_named(const std::filesystem::path& path) {
+// True for a dangling symbolic link too, so that reading it reports the error.
+bool has_entry(const std::filesystem::path& path) {
   std::error_code ignored;
   return std::filesystem::exists(std::filesystem::symlink_status(path, ignored));
 }
@@ -84,11 +83,11 @@ std::shared_ptr<const Model> read_model(const std::filesystem::path& model_dir) 
   std::unique_ptr<Model> model = read_named(parse_json_file(config, ConfigLimits::kMaxFileBytes),
                                             config.string(), directory_name(model_dir));
   const std::filesystem::path generation = model_dir / "generation_config.json";
-  if (is_named(generation)) {
+  if (has_entry(generation)) {
     const json document = parse_json_file(generation, ConfigLimits::kMaxFileBytes);
     read_generation_config(JsonFields(document, generation.string()), *model);
   }
-  untie_other_weights(model_dir, *model);
+  untie_differing_weights(model_dir, *model);
   return model;
 }
 

@@ -137,7 +137,7 @@ ServalOracle* create_oracle(const ServalOracleApi& api, const Model& model, cons
   std::vector<std::string> names;
   for (const WeightSpec& spec : model.weights()) {
     names.push_back(spec.name);
-    if (!spec.other_name.empty()) names.push_back(spec.other_name);
+    if (!spec.alias.empty()) names.push_back(spec.alias);
   }
   std::vector<ServalOracleWeight> table;
   for (const std::string& name : names) {

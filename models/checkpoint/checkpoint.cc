@@ -17,13 +17,13 @@ using nlohmann::json;
 constexpr const char* kSingleFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 
-// An index must not reach outside its directory.
+// Keeps an index from naming files outside its directory.
 bool is_plain_file_name(const std::string& name) {
   return !name.empty() && name != "." && name != ".." &&
          name.find_first_of(std::string_view("/\\\0", 3)) == name.npos;
 }
 
-bool is_there(const std::filesystem::path& path) {
+bool file_exists(const std::filesystem::path& path) {
   std::error_code error;
   return std::filesystem::exists(path, error);
 }
@@ -47,8 +47,8 @@ std::map<std::string, std::string> parse_index(std::string_view json_text, const
 }
 
 Checkpoint Checkpoint::open(const std::filesystem::path& model_dir) {
-  const bool single = is_there(model_dir / kSingleFile);
-  if (!single && !is_there(model_dir / kIndexFile))
+  const bool single = file_exists(model_dir / kSingleFile);
+  if (!single && !file_exists(model_dir / kIndexFile))
     throw Error(ErrorKind::kRuntime,
                 fmt::format("{}: found neither {} nor {}", model_dir.string(), kSingleFile, kIndexFile));
   Checkpoint checkpoint((model_dir / (single ? kSingleFile : kIndexFile)).string());
@@ -81,8 +81,9 @@ void Checkpoint::add_shards() {
     const size_t file = file_of.at(shard);
     const auto found = files_[file].tensors().find(name);
     if (found == files_[file].tensors().end())
-      throw Error(ErrorKind::kRuntime, fmt::format("{}: tensor {}: missing, although {} lists it there",
-                                                   files_[file].path(), shown(name), kIndexFile));
+      throw Error(ErrorKind::kRuntime,
+                  fmt::format("{}: tensor {}: missing, although {} lists it in this file",
+                              files_[file].path(), shown(name), kIndexFile));
     entries_.emplace(name, Entry{&found->second, file});
   }
 }

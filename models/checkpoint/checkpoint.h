@@ -1,7 +1,7 @@
 // The tensors of a Hugging Face model directory: model.safetensors, or the shards that
 // model.safetensors.index.json lists.
 //
-// Every function that reads throws Error(kRuntime) with one line that names the file and the tensor.
+// Functions that read files throw Error(kRuntime) with one line that names the file and the tensor.
 #pragma once
 
 #include <cstdint>
@@ -20,29 +20,27 @@ struct CheckpointLimits {
   static constexpr size_t kMaxShards = 4096;
 };
 
-// Tensor name → shard's file name, from the text of an index. A shard's name is checked to be a plain file
-// name.
+// Reads an index: tensor name → file name of its shard. Refuses file names that contain folders.
 std::map<std::string, std::string> parse_index(std::string_view json_text, const std::string& source);
 
-// Immutable; all const functions may be called from several threads. Views stay valid, moves included, until
-// it is destroyed.
+// Immutable and thread-safe. Views stay valid until the checkpoint is destroyed; moving it keeps them valid.
 class Checkpoint {
  public:
-  // model.safetensors where it exists, else the index.
+  // Opens model.safetensors, or the index if that file does not exist.
   static Checkpoint open(const std::filesystem::path& model_dir);
 
   bool contains(std::string_view name) const { return entries_.contains(name); }
-  // Throws where there is no tensor of that name.
+  // Throws if there is no tensor of that name.
   const TensorView& tensor(std::string_view name) const;
-  // The file that holds it.
+  // Path of the file that holds the tensor.
   const std::string& path_of(std::string_view name) const;
   std::vector<std::string> names() const;  // sorted
-  // model.safetensors or the index, with its path.
+  // Path of model.safetensors or of the index.
   const std::string& source() const { return source_; }
 
  private:
   struct Entry {
-    const TensorView* tensor;  // into a file's map
+    const TensorView* tensor;  // in files_[file].tensors()
     size_t file;
   };
   explicit Checkpoint(std::string source) : source_(std::move(source)) {}

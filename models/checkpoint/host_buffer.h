@@ -1,4 +1,4 @@
-// Large host memory for weights: zeroed pages, huge ones where the system has them.
+// Zeroed host memory for weights, in huge pages if the system has them.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@ namespace serval {
 
 class HostBuffer {
  public:
-  // `purpose` says in the error line what the memory was for. Throws Error(kOutOfMemory), before it
-  // allocates, where the machine has less memory available than `bytes`.
+  // Error lines start with `purpose`. Throws Error(kOutOfMemory) before it allocates if less than `bytes` of
+  // memory is available.
   HostBuffer(size_t bytes, const std::string& purpose);
   ~HostBuffer();
   HostBuffer(HostBuffer&& other) noexcept;
@@ -26,7 +26,8 @@ class HostBuffer {
   std::span<std::byte> bytes_;
 };
 
-// Bytes that this machine can still hand out without swapping; from /proc/meminfo.
+// Bytes that can be allocated without swapping (MemAvailable in /proc/meminfo); the maximum of size_t if
+// unknown.
 size_t available_host_memory();
 
 }  // namespace serval

@@ -22,7 +22,7 @@ namespace {
 
 class Descriptor {
  public:
-  // Non-blocking, so that a pipe in the file's place is an error rather than a wait.
+  // O_NONBLOCK: opening a pipe must fail below instead of waiting for a writer.
   explicit Descriptor(const std::filesystem::path& path)
       : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     if (fd_ < 0) fail(path, std::strerror(errno));
@@ -61,7 +61,7 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   return *this;
 }
 
-void read_in(std::span<const std::byte> bytes) {
+void populate_pages(std::span<const std::byte> bytes) {
   if (bytes.empty()) return;
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto address = reinterpret_cast<uintptr_t>(bytes.data());

@@ -1,4 +1,4 @@
-// A regular file mapped read-only for as long as the object lives.
+// A regular file, mapped read-only during the object's lifetime.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@ namespace serval {
 
 class MappedFile {
  public:
-  // Throws Error(kRuntime) that names the file where it is missing, unreadable or not a regular file. The
-  // size is taken at that moment: a file that is cut short while it is mapped ends the process with SIGBUS.
+  // Throws Error(kRuntime) with the path if the file is missing, unreadable or not a regular file. The
+  // mapping has the file's current size: if the file is truncated later, access ends the process with SIGBUS.
   explicit MappedFile(const std::filesystem::path& path);
   ~MappedFile();
   MappedFile(MappedFile&& other) noexcept;
@@ -22,8 +22,8 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
-// Brings the pages of `bytes`, which lie in a mapped file, into memory and maps them, so that the first use
-// does not fault. Only a hint: where the kernel cannot do it (Linux before 5.14), nothing happens.
-void read_in(std::span<const std::byte> bytes);
+// Loads the pages of `bytes`, a part of a mapped file, so that the first access does not fault. Only a hint:
+// it does nothing on Linux before 5.14.
+void populate_pages(std::span<const std::byte> bytes);
 
 }  // namespace serval

@@ -1,4 +1,4 @@
-// Looks for weights that no model has: NaN and infinity.
+// Finds weights that are NaN or infinite: a sound model has none.
 #pragma once
 
 #include <cstddef>
@@ -10,12 +10,12 @@
 
 namespace serval {
 
-// The index of the first bf16 that is NaN or infinite; bf16.size() if all are finite. As fast as memory is
-// read. Thread-safe.
+// Index of the first element that is NaN or infinite; bf16.size() if all are finite. Runs at memory
+// bandwidth. Thread-safe.
 size_t first_not_finite(std::span<const uint16_t> bf16);
 
-// Throws Error(kRuntime) about element `index` of a tensor, whose file holds `stored`; `where` is the file
-// and the tensor's name there.
+// Throws Error(kRuntime) for element `index` of a weight. `stored` is its value in the file; `where` names
+// the file and the tensor.
 [[noreturn]] void refuse_not_finite(const std::string& where, const WeightSpec& spec, int64_t index,
                                     float stored);
 

@@ -24,7 +24,7 @@ void for_each_piece(size_t count, const std::function<void(size_t)>& run,
     ~StopOthers() { next = count; }
   };
 
-  std::vector<std::jthread> helpers;  // joined before `next` and `done` go
+  std::vector<std::jthread> helpers;  // joined before `next` and `done` are destroyed
   const StopOthers stop_others{next, count};
   const size_t cores = std::max(1U, std::thread::hardware_concurrency());
   while (helpers.size() + 1 < std::min(cores, count))

@@ -6,7 +6,7 @@
 namespace serval {
 namespace {
 
-// The value of each of the 256 bytes: 512 bytes that stay in the first-level cache.
+// The bf16 value of each byte: 512 bytes, which stay in the L1 cache.
 using ValueTable = std::array<uint16_t, 256>;
 
 template <typename ValueOfByte>

@@ -62,8 +62,8 @@ constexpr bool table_is_in_enum_order() {
 static_assert(table_is_in_enum_order());
 
 struct Layout {
-  std::string_view header;          // the JSON
-  std::span<const std::byte> data;  // what the offsets count in
+  std::string_view header;          // JSON
+  std::span<const std::byte> data;  // data_offsets count from its start
 };
 
 Layout split_file(std::span<const std::byte> file, const std::string& source) {
@@ -90,7 +90,8 @@ json parse_header(std::string_view header, const std::string& source) {
   return parse_json_text(header, name);
 }
 
-// Reads one entry of the header; offsets are checked against the data by check_coverage and view_of.
+// Reads one entry of the header and checks its offsets against its shape and the data's size.
+// check_coverage() checks offsets of different tensors against each other.
 class EntryReader {
  public:
   struct Entry {
@@ -158,7 +159,7 @@ class EntryReader {
     return *value;
   }
 
-  // Nothing where the product leaves 63 bits.
+  // nullopt if the product exceeds 63 bits.
   static std::optional<uint64_t> shape_bytes(std::span<const int64_t> shape, size_t element_bytes) {
     if (std::ranges::find(shape, 0) != shape.end()) return 0;
     auto bytes = static_cast<int64_t>(element_bytes);
@@ -181,13 +182,13 @@ void check_metadata(const json& metadata, const std::string& source) {
                                                    kMetadataKey, shown(key), shown(value)));
 }
 
-// Every byte of the data belongs to exactly one tensor.
+// Requires that each byte of the data belongs to exactly one tensor.
 void check_coverage(const TensorMap& tensors, std::span<const std::byte> data, const std::string& source) {
   std::vector<const TensorView*> by_offset;
   for (const auto& [name, tensor] : tensors) by_offset.push_back(&tensor);
   std::ranges::sort(by_offset, {}, [](const TensorView* tensor) {
     return std::pair(tensor->bytes.data(),
-                     tensor->bytes.size());  // empty tensors before what starts where they do
+                     tensor->bytes.size());  // empty tensors sort before others at the same offset
   });
   const std::byte* covered = data.data();
   for (const TensorView* tensor : by_offset) {

@@ -2,11 +2,10 @@
 //
 // Format (github.com/huggingface/safetensors, "Format"): an unsigned little-endian 64-bit header length N; N
 // bytes of JSON, {"NAME": {"dtype": "BF16", "shape": [2, 3], "data_offsets": [begin, end]}, "__metadata__":
-// {string: string}}; then the data, which the tensors' offsets, counted from its first byte, cover without
-// overlap or hole.
+// {string: string}}; the data. Offsets count from the first byte of the data, and the tensors cover the data
+// without overlaps or gaps.
 //
-// Every function that takes file content throws Error(kRuntime) with one line that names the file and the
-// tensor.
+// Functions that take file content throw Error(kRuntime) with one line that names the file and the tensor.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +22,7 @@
 namespace serval {
 
 struct SafetensorsLimits {
-  static constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the reference implementation's own
+  static constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // as in the reference implementation
   static constexpr size_t kMaxDimensions = 8;
   static constexpr size_t kMaxNameBytes = 512;
 };
@@ -48,7 +47,7 @@ enum class StoredType {
 };
 
 size_t dtype_bytes(StoredType dtype);
-std::string_view dtype_name(StoredType dtype);  // as the format spells it
+std::string_view dtype_name(StoredType dtype);  // the format's spelling
 
 struct TensorView {
   std::string name;
@@ -59,13 +58,13 @@ struct TensorView {
 
 using TensorMap = std::map<std::string, TensorView, std::less<>>;
 
-// The tensors of a whole file's bytes, which the views point into. `source` starts error lines.
+// Parses the bytes of a whole file. The views point into `file`. Error lines start with `source`.
 TensorMap parse_safetensors(std::span<const std::byte> file, const std::string& source);
 
 // "[2048, 8192]".
 std::string shape_text(std::span<const int64_t> shape);
 
-// Immutable once open; views stay valid, moves included, until it is destroyed.
+// Immutable. Views stay valid until the file object is destroyed; moving it keeps them valid.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);

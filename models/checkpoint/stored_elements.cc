@@ -13,7 +13,7 @@ template <typename Source, typename ToFloat>
 void convert_elements(std::span<const std::byte> source, uint16_t* out, ToFloat to_float) {
   for (size_t i = 0; i < source.size() / sizeof(Source); ++i) {
     Source element;
-    std::memcpy(&element, source.data() + i * sizeof(Source), sizeof element);  // of any alignment
+    std::memcpy(&element, source.data() + i * sizeof(Source), sizeof element);  // may be unaligned
     out[i] = float_to_bf16(to_float(element));
   }
 }
@@ -35,7 +35,7 @@ void read_stored_elements(const TensorView& tensor, int64_t first, std::span<uin
     convert_elements<float>(source, out.data(), [](float value) { return value; });
 }
 
-bool hold_the_same(const TensorView& a, const TensorView& b) {
+bool equal_as_bf16(const TensorView& a, const TensorView& b) {
   if (a.shape != b.shape) return false;
   if (a.dtype == b.dtype && std::ranges::equal(a.bytes, b.bytes)) return true;
   if (!is_readable(a) || !is_readable(b)) return false;

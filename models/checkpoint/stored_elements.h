@@ -1,4 +1,4 @@
-// Elements of a stored tensor as bf16, which is what all weights become.
+// Reads elements of a stored tensor as bf16, the type of all loaded weights.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace serval {
 
-// out.size() elements from the one numbered `first`, rounded to the nearest bf16. The tensor is of type BF16,
-// F16 or F32 and has them.
+// Writes elements [first, first + out.size()), rounded to the nearest bf16. The tensor must have these
+// elements and the type BF16, F16 or F32.
 void read_stored_elements(const TensorView& tensor, int64_t first, std::span<uint16_t> out);
 
 // Whether two tensors have the same shape and, as bf16, the same bits. Reads both up to the first difference.
-bool hold_the_same(const TensorView& a, const TensorView& b);
+bool equal_as_bf16(const TensorView& a, const TensorView& b);
 
 }  // namespace serval

@@ -22,16 +22,15 @@ std::optional<Checkpoint> open_if_possible(const std::filesystem::path& model_di
 
 }  // namespace
 
-void untie_other_weights(const std::filesystem::path& model_dir, Model& model) {
+void untie_differing_weights(const std::filesystem::path& model_dir, Model& model) {
   if (!model.tie_word_embeddings) return;
   const auto checkpoint = open_if_possible(model_dir);
   if (!checkpoint) return;
   for (const WeightSpec& spec : model.weights()) {
-    if (spec.other_name.empty() || !checkpoint->contains(spec.name) || !checkpoint->contains(spec.other_name))
-      continue;
-    if (hold_the_same(checkpoint->tensor(spec.name), checkpoint->tensor(spec.other_name))) continue;
+    if (spec.alias.empty() || !checkpoint->contains(spec.name) || !checkpoint->contains(spec.alias)) continue;
+    if (equal_as_bf16(checkpoint->tensor(spec.name), checkpoint->tensor(spec.alias))) continue;
     spdlog::warn("{}: {} differs from {}: both are used, although config.json has tie_word_embeddings true",
-                 checkpoint->source(), spec.other_name, spec.name);
+                 checkpoint->source(), spec.alias, spec.name);
     model.tie_word_embeddings = false;
     return;
   }

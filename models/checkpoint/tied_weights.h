@@ -1,4 +1,4 @@
-// Checkpoints that store a tied weight under both of its names.
+// Handles checkpoints that store a tied weight under both of its names.
 #pragma once
 
 #include <filesystem>
@@ -7,9 +7,9 @@
 
 namespace serval {
 
-// Unties a model whose checkpoint stores another LM head beside the embedding, as transformers 5 does, and
-// warns of it. Reads both weights where both are stored, and nothing where there is no checkpoint; one that
-// cannot be opened is reported when its weights are loaded.
-void untie_other_weights(const std::filesystem::path& model_dir, Model& model);
+// If the checkpoint stores an LM head that differs from the tied embedding, unties the model, as transformers
+// 5 does, and logs a warning. Reads both weights if both are stored. Does nothing if the checkpoint is
+// missing or cannot be opened: loading the weights reports that.
+void untie_differing_weights(const std::filesystem::path& model_dir, Model& model);
 
 }  // namespace serval

@@ -26,11 +26,11 @@
 namespace serval {
 namespace {
 
-// A tied weight may be stored under its other name alone.
+// A tied weight may be stored only under its alias.
 const std::string& stored_name(const Checkpoint& checkpoint, const WeightSpec& spec) {
-  const bool is_other =
-      !checkpoint.contains(spec.name) && !spec.other_name.empty() && checkpoint.contains(spec.other_name);
-  return is_other ? spec.other_name : spec.name;
+  const bool use_alias =
+      !checkpoint.contains(spec.name) && !spec.alias.empty() && checkpoint.contains(spec.alias);
+  return use_alias ? spec.alias : spec.name;
 }
 
 const TensorView& checked_tensor(const Checkpoint& checkpoint, const WeightSpec& spec) {
@@ -52,7 +52,7 @@ const TensorView& checked_tensor(const Checkpoint& checkpoint, const WeightSpec&
   return tensor;
 }
 
-// "1 tensor", "2 tensors".
+// "1 tensor" or "2 tensors".
 std::string counted(size_t count, const std::string& noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
@@ -62,7 +62,7 @@ void warn_of_unused(const Checkpoint& checkpoint, std::span<const WeightSpec> sp
   std::set<std::string, std::less<>> known;
   for (const WeightSpec& spec : specs) {
     known.insert(spec.name);
-    if (!spec.other_name.empty()) known.insert(spec.other_name);
+    if (!spec.alias.empty()) known.insert(spec.alias);
   }
   std::vector<std::string> unused;
   for (const std::string& name : checkpoint.names())
@@ -96,7 +96,7 @@ class CheckpointWeights final : public WeightSource {
   }
 
   void fetch(size_t tensor, int64_t first, int64_t count) const override {
-    read_in(bytes(tensor, first, count));
+    populate_pages(bytes(tensor, first, count));
   }
 
   void require_finite(size_t tensor, int64_t first, std::span<const uint16_t> bf16) const override {
@@ -189,7 +189,7 @@ void for_each_weight_piece(std::span<const WeightPiece> pieces,
                            const LoadProgress& progress) {
   std::exception_ptr failure;
   std::mutex failure_mutex;
-  std::atomic<size_t> failed = pieces.size();  // the first piece that has
+  std::atomic<size_t> failed = pieces.size();  // lowest index of a piece that failed
   const auto guarded = [&](size_t piece) {
     if (piece > failed) return;
     try {

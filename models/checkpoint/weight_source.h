@@ -1,5 +1,5 @@
-// Where a model's weights come from, piece by piece: for code that brings them somewhere else than into host
-// memory.
+// Reads a model's weights piece by piece, so that callers can copy them to a device without a copy of the
+// whole model in host memory.
 #pragma once
 
 #include <cstddef>
@@ -19,34 +19,34 @@
 
 namespace serval {
 
-// Bytes of bf16 weights that are ready, and how many there will be. Called on the loading thread, last with
-// done == total. An exception from it ends the loading and goes on to the caller.
+// Called on the loading thread with the bytes of bf16 weights loaded so far and in total; the last call has
+// done == total. If it throws, loading stops and the exception is rethrown.
 using LoadProgress = std::function<void(int64_t done, int64_t total)>;
 
-// Immutable; all functions may be called from several threads. A tensor is named by its index in specs().
+// Immutable and thread-safe. `tensor` is an index into specs().
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
   const std::vector<WeightSpec>& specs() const { return specs_; }
   int64_t total_bytes() const;
-  // Throws Error(kUsage) where the model has no tensor of that name.
+  // Throws Error(kUsage) if the model has no tensor of that name.
   size_t index_of(std::string_view name) const;
-  // For error lines: a path, or the model's name.
+  // A path, or the model's name; for error lines.
   virtual std::string name() const = 0;
 
-  // Elements [first, first + out.size()) of a tensor, in bf16.
+  // Writes elements [first, first + out.size()) of a tensor in bf16.
   virtual void read(size_t tensor, int64_t first, std::span<uint16_t> out) const = 0;
-  // The whole tensor where it lies in memory as bf16 anyway, else null. Pages may come from a file at first
-  // use; fetch() brings those of some elements in.
+  // The whole tensor if it is in memory or in a mapped file as aligned bf16, else null. fetch() loads the
+  // pages of some elements of a mapped file.
   virtual const uint16_t* in_place(size_t /*tensor*/) const { return nullptr; }
   virtual void fetch(size_t /*tensor*/, int64_t /*first*/, int64_t /*count*/) const {}
-  // `bf16` is what read() or in_place() gave of a tensor from element `first` on. Throws Error(kRuntime) with
-  // the first of them that is NaN or infinite, unless the source is allowed to hold such.
+  // `bf16` holds elements from `first` on, as returned by read() or in_place(). Throws Error(kRuntime) for
+  // the first element that is NaN or infinite, unless the source allows these.
   virtual void require_finite(size_t /*tensor*/, int64_t /*first*/,
                               std::span<const uint16_t> /*bf16*/) const {}
-  // The seed, where read() gives what random_weights.h defines for it.
+  // Seed of random weights (random_weights.h); nullopt for weights from files.
   virtual std::optional<uint64_t> seed() const { return std::nullopt; }
-  // Says on the log what read() changes, once everything is read: conversions.
+  // Logs which types read() converted to bf16. Call it after everything has been read.
   virtual void report() const {}
 
  protected:
@@ -56,13 +56,13 @@ class WeightSource {
   std::vector<WeightSpec> specs_;
 };
 
-// What becomes of weights that are NaN or infinite, or too large for bf16.
+// How to treat weights that are NaN, infinite, or too large for bf16.
 enum class NotFinite { kRefused, kLoaded };
 
-// Opens the files and checks every name, shape and type; reads no weight. BF16 tensors are in place where the
-// file aligns them, F16 and F32 are rounded to the nearest bf16. Throws Error(kRuntime) where a tensor is
-// missing, of another shape than `model` asks, or of a type that is not one of the three. A tensor that the
-// model has no use for is a warning.
+// Opens the files and checks names, shapes and types; reads no weights. BF16 tensors are in place if the file
+// aligns them; F16 and F32 are rounded to the nearest bf16. Throws Error(kRuntime) if a tensor is missing,
+// has a shape other than `model` expects, or another type. Logs a warning for tensors that the model does not
+// use.
 std::unique_ptr<const WeightSource> open_checkpoint_weights(const std::filesystem::path& model_dir,
                                                             const Model& model,
                                                             NotFinite not_finite = NotFinite::kRefused);
@@ -70,19 +70,18 @@ std::unique_ptr<const WeightSource> open_checkpoint_weights(const std::filesyste
 // The weights that docs/random_weights.md defines.
 std::unique_ptr<const WeightSource> make_random_weights(const Model& model, uint64_t seed);
 
-// Says on the log how many tensors of which stored type were made bf16; nothing where there are none.
+// Logs how many tensors of each stored type were rounded to bf16; logs nothing if `tensors` is empty.
 void report_rounded(const std::string& source, const std::map<std::string_view, size_t>& tensors);
 
-// A run of elements of one tensor.
+// Elements [first, first + count) of one tensor.
 struct WeightPiece {
   size_t tensor;
   int64_t first;
   int64_t count;
 };
 
-// Runs run(piece) for all pieces, on all cores, with progress by their share of the bytes. What `run` throws
-// ends it and goes on to the caller; of several exceptions, that of the first piece. Pieces should be of a
-// size, or nearly.
+// Calls run(piece) for all pieces on all cores. If `run` throws, loading stops and the exception of the piece
+// with the lowest index is rethrown. `progress` counts finished pieces, so pieces should have similar sizes.
 void for_each_weight_piece(std::span<const WeightPiece> pieces,
                            const std::function<void(const WeightPiece&)>& run, int64_t total_bytes,
                            const LoadProgress& progress);

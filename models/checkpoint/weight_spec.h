@@ -1,4 +1,4 @@
-// What a model's weights are called and how they are laid out. No weight is touched.
+// Names and layouts of a model's weights.
 #pragma once
 
 #include <cstdint>
@@ -17,23 +17,23 @@ enum class WeightKind : uint8_t {
 
 // How ranks share a weight (models/ranks.h).
 enum class WeightSplit : uint8_t {
-  kNone,  // each has all of it
+  kNone,  // each rank has all of it
   kRows,
   kCols,
 };
 
-// Row-major; a matrix maps a vector of `cols` elements to one of `rows`. A vector has rows = 1, and one
-// dimension in a checkpoint.
+// Row-major. A matrix maps a vector of `cols` elements to one of `rows` elements. A vector has rows == 1 and,
+// in a checkpoint, one dimension.
 struct WeightSpec {
   std::string name;  // as in the checkpoint
   WeightKind kind = WeightKind::kMatrix;
   int64_t rows = 0;
   int64_t cols = 0;
   RowOrder row_order = RowOrder::kSequential;
-  bool gathered = false;  // a pass reads the rows of its tokens and not the others
+  bool gathered = false;  // a pass reads only the rows of its tokens
   WeightSplit split = WeightSplit::kNone;
-  int64_t piece = 1;            // rows or columns that stay together, as those of a head do
-  std::string other_name = {};  // under which it may be asked for as well, and some checkpoints repeat it
+  int64_t piece = 1;       // rows or columns that must be on one rank, such as those of a head
+  std::string alias = {};  // second name of a tied weight; some checkpoints store it under both
 
   int64_t elements() const { return rows * cols; }
   int64_t bytes() const { return elements() * size_of(DType::kBF16); }

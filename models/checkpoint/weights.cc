@@ -12,8 +12,8 @@
 namespace serval {
 namespace {
 
-constexpr int64_t kPieceElements = int64_t{1} << 20;  // what a thread takes at a time: 2 MiB of bf16
-constexpr int64_t kTensorAlignment = 64;              // bytes, of tensors in a buffer of ours: a cache line
+constexpr int64_t kPieceElements = int64_t{1} << 20;  // work of a thread at a time: 2 MiB of bf16
+constexpr int64_t kTensorAlignment = 64;              // bytes; tensors in the buffer start at a cache line
 
 int64_t padded_bytes(const WeightSpec& spec) {
   return (spec.bytes() + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
@@ -27,8 +27,8 @@ std::vector<WeightPiece> cut_into_pieces(std::span<const WeightSpec> specs) {
   return pieces;
 }
 
-// What does not lie in memory anyway.
-int64_t bytes_to_make(const WeightSource& source) {
+// Size of the tensors that are not in place.
+int64_t bytes_to_copy(const WeightSource& source) {
   int64_t bytes = 0;
   for (size_t tensor = 0; tensor < source.specs().size(); ++tensor)
     if (source.in_place(tensor) == nullptr) bytes += padded_bytes(source.specs()[tensor]);
@@ -50,22 +50,22 @@ ModelWeights ModelWeights::materialise(std::shared_ptr<const WeightSource> sourc
                                        const LoadProgress& progress) {
   const std::vector<WeightSpec>& specs = source->specs();
   ModelWeights weights;
-  weights.buffer_ = HostBuffer(static_cast<size_t>(bytes_to_make(*source)), source->name());
-  std::vector<uint16_t*> made(specs.size(), nullptr);
+  weights.buffer_ = HostBuffer(static_cast<size_t>(bytes_to_copy(*source)), source->name());
+  std::vector<uint16_t*> copies(specs.size(), nullptr);
   int64_t offset = 0;
   for (size_t tensor = 0; tensor < specs.size(); ++tensor) {
     const uint16_t* bf16 = source->in_place(tensor);
     if (bf16 == nullptr) {
-      bf16 = made[tensor] = weights.buffer_.bf16(static_cast<size_t>(offset));
+      bf16 = copies[tensor] = weights.buffer_.bf16(static_cast<size_t>(offset));
       offset += padded_bytes(specs[tensor]);
     }
     const Matrix matrix{bf16, specs[tensor].rows, specs[tensor].cols};
     weights.matrices_.emplace(specs[tensor].name, matrix);
-    if (!specs[tensor].other_name.empty()) weights.matrices_.emplace(specs[tensor].other_name, matrix);
+    if (!specs[tensor].alias.empty()) weights.matrices_.emplace(specs[tensor].alias, matrix);
   }
   const auto load_piece = [&](const WeightPiece& piece) {
     const auto count = static_cast<size_t>(piece.count);
-    if (uint16_t* out = made[piece.tensor]) {
+    if (uint16_t* out = copies[piece.tensor]) {
       source->read(piece.tensor, piece.first, {out + piece.first, count});
     } else {
       source->fetch(piece.tensor, piece.first, piece.count);

@@ -13,34 +13,33 @@
 
 namespace serval {
 
-// Row-major, rows without padding; aligned to two bytes at least. A norm is one row.
+// Row-major, without padding between rows, aligned to at least two bytes. A norm has one row.
 struct Matrix {
   const uint16_t* bf16;  // [rows, cols]
   int64_t rows;
   int64_t cols;
 };
 
-// Immutable once made; all const functions may be called from several threads. What matrix() returned stays
-// valid, moves included, until the object is destroyed.
+// Immutable and thread-safe. Matrices stay valid until the object is destroyed; moving it keeps them valid.
 class ModelWeights {
  public:
-  // All of a source's tensors: used where they lie if they do, read into memory of its own if not. Throws
-  // Error(kOutOfMemory) where the latter do not fit, and as WeightSource::require_finite().
+  // Loads all tensors of a source: uses those that are in place, and reads the others into a buffer. Throws
+  // Error(kOutOfMemory) if the buffer does not fit into memory, and throws as WeightSource::require_finite().
   static ModelWeights materialise(std::shared_ptr<const WeightSource> source,
                                   const LoadProgress& progress = {});
-  // open_checkpoint_weights() and make_random_weights(), materialised.
+  // Materialise open_checkpoint_weights() and make_random_weights().
   static ModelWeights load(const std::filesystem::path& model_dir, const Model& model,
                            const LoadProgress& progress = {});
   static ModelWeights random(const Model& model, uint64_t seed, const LoadProgress& progress = {});
 
-  // By a name, or the other name, of a spec. Throws Error(kUsage) on any else.
+  // Finds a weight by the name or alias of its spec. Throws Error(kUsage) if there is none.
   Matrix matrix(std::string_view name) const;
 
  private:
   ModelWeights() : buffer_(0, "") {}
 
-  std::shared_ptr<const WeightSource> source_;  // what in-place matrices point into
-  HostBuffer buffer_;                           // what the others point into
+  std::shared_ptr<const WeightSource> source_;  // owns in-place matrices
+  HostBuffer buffer_;                           // owns the others
   std::map<std::string, Matrix, std::less<>> matrices_;
 };
 

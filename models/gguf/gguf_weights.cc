@@ -17,9 +17,9 @@
 namespace serval {
 namespace {
 
-// The architecture whose Q and K the converters reorder.
+// The converters reorder the rows of Q and K for this architecture.
 constexpr std::string_view kReordered = "llama";
-// What the configuration takes in, and what repeats the rotations' angles.
+// Tensors that read_gguf_model() reads.
 constexpr std::string_view kNotWeights[] = {"rope_freqs.weight"};
 
 const GgufTensor& checked_tensor(const GgufSet& files, const WeightSpec& spec) {
@@ -84,8 +84,8 @@ class GgufWeights final : public WeightSource {
 
   void fetch(size_t tensor, int64_t first, int64_t count) const override {
     if (in_place(tensor) == nullptr) return;
-    read_in(tensors_[tensor]->bytes.subspan(static_cast<size_t>(first) * sizeof(uint16_t),
-                                            static_cast<size_t>(count) * sizeof(uint16_t)));
+    populate_pages(tensors_[tensor]->bytes.subspan(static_cast<size_t>(first) * sizeof(uint16_t),
+                                                   static_cast<size_t>(count) * sizeof(uint16_t)));
   }
 
   void require_finite(size_t tensor, int64_t first, std::span<const uint16_t> bf16) const override {
@@ -108,7 +108,8 @@ class GgufWeights final : public WeightSource {
   bool is_reordered(size_t tensor) const {
     return reordered_ && specs()[tensor].row_order == RowOrder::kRotaryPairs;
   }
-  // RoPE rotates elements i and head_dim / 2 + i of a head together; the file has them as 2 i and 2 i + 1.
+  // RoPE rotates elements i and head_dim / 2 + i of a head together. The file stores them in rows 2 i and
+  // 2 i + 1.
   int64_t stored_row(int64_t row) const {
     const int64_t half = head_dim_ / 2, within = row % head_dim_;
     return row - within + 2 * (within % half) + within / half;

@@ -20,8 +20,8 @@
 namespace serval {
 namespace {
 
-// Calls fn(first, count) for at most `parts` neighbouring ranges that cover [0, units), sizes within one of
-// each other.
+// Calls fn(first, count) for at most `parts` consecutive ranges that cover [0, units). Their sizes differ by
+// at most one.
 template <class Fn>
 void split(uint32_t units, uint32_t parts, Fn&& fn) {
   parts = std::min(parts, units);
@@ -36,14 +36,14 @@ std::string layer_prefix(int layer) {
   return fmt::format("model.layers.{}.", layer);
 }
 
-// Fewer columns than this are not worth an instance of their own.
+// Fewer columns are not worth an instance.
 constexpr uint32_t kEmbedColumns = 256;
-// Instances that sampling is cut into even on fewer SMs: up to so many rows have one each, as the kernels on
-// a GPU need.
+// Sampling is split into at least this many instances (one for each row if there are fewer rows), even on
+// fewer SMs: the GPU kernels need it.
 constexpr uint32_t kSampleInstances = 16;
 
-// Tiles of rows that a stage goes through its weights with: fewer stream the weights more often, but the next
-// stage can begin earlier, which hides what ranks exchange.
+// Row tiles that a stage multiplies before it streams its weights again. Smaller groups stream the weights
+// more often, but the next stage can start earlier, which hides the exchange between ranks.
 constexpr uint32_t group_tiles(uint32_t ranks) {
   return ranks > 1 ? 2 : 4;
 }
@@ -56,73 +56,75 @@ class Builder {
  private:
   void add_state();
   void add_activations();
-  // A tensor on each rank, neighbours in the table; the first stands for them. A rank's tensors of these are
-  // those that are as far from the first ones as the rank from rank 0.
+  // Adds a tensor for each rank, in consecutive entries of the table, and returns that of rank 0. The tensor
+  // of rank r is at index + r.
   TensorId on_each_rank(Tensor tensor);
-  // A tensor of the model's weights: each rank's part.
+  // Adds a weight: each rank's tensor holds its part.
   TensorId weight(const std::string& name);
   TensorId state(const char* name, uint64_t rows, uint64_t bytes);
   TensorId activation(const char* name, DType dtype, uint64_t rows, uint64_t cols);
   TensorId product_input(const char* name, uint64_t cols);
   TensorId cache(const std::string& name);
-  // Tensors that only rank 0 has: sampling is its.
+  // Tensors of rank 0 only, which does the sampling.
   TensorId sampling_state(const char* name, uint64_t rows, uint64_t bytes);
   TensorId sampling_activation(const char* name, uint64_t rows, uint64_t cols);
 
-  // A stage to which fn(rank) adds the rank's instances.
+  // Begins a stage and calls fn(rank), which adds the rank's instances.
   template <class Fn>
   void for_ranks(std::string stage, Fn&& fn);
-  // An instance on a rank, whose operands name rank 0's tensors, but for those that it pushes to.
+  // Adds an instance on a rank. The operands of `op` name rank 0's tensors and are moved to the rank's,
+  // except the tensors that it pushes to.
   template <class Op>
   void add(Op op, uint32_t rank, uint16_t layer = kNoTag);
 
   struct Units {
     uint32_t begin, count;
-    uint32_t least = 1;  // of an instance, unless there are fewer
+    uint32_t min_count = 1;  // there are at most count / min_count instances, rounded up
   };
-  // A stage of instances of `op`, each over neighbouring ones of its units, for the first `rows` rows.
+  // Adds a stage that splits the units and the first `rows` rows of `op` into instances.
   template <class Op>
   void add_units(std::string stage, const Op& op, uint32_t units, TileShape tile, uint32_t rows,
                  uint16_t layer = kNoTag);
-  // The same on one rank, of the stage that has begun.
+  // As add_units(), on one rank, in the current stage.
   template <class Op>
   void add_units_of_rank(Op op, uint32_t rank, Units units, TileShape tile, uint32_t rows,
                          uint16_t layer = kNoTag);
   bool multiplies_tiles() const { return options_.tile_rows > 0; }
-  // The program is of the arithmetic class of tiles.
+  // True for programs of the arithmetic class of tiles.
   bool adds_as_tiles() const { return multiplies_tiles() || options_.tile_order; }
   TileShape whole_tile(uint32_t units) const { return {units, options_.tile_rows}; }
-  // Of a matrix of so many units. Programs without tiles do not look at it.
+  // Tile of a matrix of `units` units. Only programs of tiles use it.
   TileShape tile_of(uint32_t units, uint32_t rows, uint32_t parts = 1) const {
     return multiplies_tiles() ? tile_shape(units, rows, options_.tile_rows, options_.sms, parts)
                               : whole_tile(kTileUnits);
   }
-  // Units of a tile of two matrices of so many units each that are multiplied together: of each of them.
+  // For two matrices of `units` units each that are multiplied together: units of each in a tile.
   uint32_t pair_units(uint32_t units, uint32_t rows) const;
 
   void embed();
-  // The same where ranks share the table.
+  // As embed(), for several ranks: each has a part of the embedding table.
   void embed_push();
-  // Instances of a stage that looks up tokens.
+  // Splits an embedding lookup into instances.
   template <class Op>
   void add_embedding(Op op, uint32_t rank);
   void layer(uint16_t index);
-  // The stage of a layer's Q, K and V.
+  // Adds the stage that multiplies Q, K and V.
   template <class Op>
   void add_projections(const char* name, const Op& op, uint16_t layer);
   void qkv_rope(uint16_t layer, const std::string& prefix, TensorId k_cache, TensorId v_cache);
-  // The same in two stages, where a rank's rows would leave most SMs without a tile.
+  // qkv_rope() in two stages. Used if the tiles of a rank are too few for its SMs: columns are split into
+  // parts.
   void project_parts(const QkvRope& op, uint16_t layer);
   void rope_parts(const QkvRope& op, uint16_t layer);
-  // The same in two stages, with norms of the heads of Q and K.
+  // qkv_rope() in two stages for models with norms of the heads of Q and K.
   void qkv_project(uint16_t layer, const std::string& prefix);
   void qk_norm_rope(uint16_t layer, const std::string& prefix, TensorId k_cache, TensorId v_cache);
   void attention(uint16_t layer, TensorId k_cache, TensorId v_cache);
   void attention_merge(uint16_t layer);
-  // The same for passes of many rows, as the host has planned them for the launch.
+  // attention() for programs of the arithmetic class of tiles: the host plans the items of each launch.
   void planned_attention(uint16_t layer, TensorId k_cache, TensorId v_cache);
   void planned_merge(uint16_t layer);
-  // The product of a matrix with `input`, added to the residual, which `norm` is the next norm of.
+  // residual += weights · input. `norm` is the norm that is applied to the residual next.
   struct ResidualProduct {
     TensorId weights, input, norm;
     uint32_t in_cols;
@@ -133,23 +135,24 @@ class Builder {
   };
   void add_to_residual(uint16_t layer, const std::string& name, TensorId input, uint32_t in_cols,
                        TensorId norm);
-  // The same over columns that the ranks share: partial sums to the owners of slices, who add them up.
+  // For several ranks: each multiplies its columns and pushes the partial sums to the ranks that own the
+  // output columns. reduce_residual() adds them there.
   void matvec_push(uint16_t layer, const std::string& name, TensorId input, uint32_t in_cols);
-  // begins: 1 where there is no residual yet (ReduceResidual::begins).
+  // begins: 1 if there is no residual yet (ReduceResidual::begins).
   void reduce_residual(std::string stage, uint16_t layer, TensorId norm, uint32_t begins);
   void matvec_residual(const ResidualProduct& product);
-  // The same in two stages, where that would leave most SMs without a tile.
+  // matvec_residual() in two stages. Used if its tiles are too few for the SMs: columns are split into parts.
   void matvec_parts(const ResidualProduct& product);
   void add_parts(const ResidualProduct& product);
-  // The sums of a part of a matrix's columns, for all matrices.
+  // Tensor for the sums over part `part` of the columns. All matrices share it.
   TensorId part_sums(uint32_t part);
-  // After the last layer's attention, no instruction reads rows of which no logits are wanted, such as a
-  // prompt's inner tokens have.
+  // 1 for the last layer: after its attention, instructions skip the rows that need no logits, such as a
+  // prompt's tokens except the last one.
   uint32_t logits_only(uint16_t layer) const { return layer + 1 == config_.num_layers ? 1 : 0; }
   uint32_t computed_rows(uint16_t layer) const {
     return logits_only(layer) != 0 ? logit_rows_ : options_.rows;
   }
-  // The norm of the residual before layer `index`, or after the last.
+  // The norm before layer `index`; for index == num_layers, the final norm.
   TensorId norm_before(int index);
   void gate_up_silu(uint16_t layer, const std::string& prefix);
   void lm_head();
@@ -159,7 +162,7 @@ class Builder {
 
   const LlamaConfig& config_;
   const GraphOptions& options_;
-  // Intermediate columns and heads are those of one rank.
+  // intermediate_ and the heads are those of one rank.
   const uint32_t hidden_, intermediate_, head_dim_, q_heads_, kv_heads_, vocab_;
   const uint32_t q_rows_, kv_rows_;  // q_heads × head_dim, kv_heads × head_dim
   const float epsilon_;
@@ -167,14 +170,14 @@ class Builder {
   const uint32_t projection_parts_;  // of the columns of Q, K and V (instructions/common/column_parts.h)
   uint32_t kv_blocks_;
   const uint32_t logit_rows_;
-  uint32_t splits_;  // over which a KV head's leaves are spread
+  uint32_t splits_;  // of each KV head's leaves
   Graph graph_;
   std::map<std::string, WeightSpec> weights_;  // by name
   TensorId embedding_, rope_, residual_, weighted_, squares_, projected_, query_, partial_, attention_, mlp_,
       logits_, unit_softmax_, saved_, exchange_;
   TensorId rows_, slots_, sampled_, control_, output_, host_stop_, block_table_, adjustments_, masks_, top_;
   TensorId items_;                   // of planned attention
-  std::vector<TensorId> part_sums_;  // as many as the graph has needed so far
+  std::vector<TensorId> part_sums_;  // added on first use
 };
 
 Builder::Builder(const LlamaConfig& config, const GraphOptions& options)
@@ -199,7 +202,8 @@ Builder::Builder(const LlamaConfig& config, const GraphOptions& options)
                                        : options.sequences * blocks_for_tokens(options.context)),
       logit_rows_(logit_rows({.rows = options.rows, .sequences = options.sequences})),
       splits_(std::clamp(options.sms / kv_heads_, 1U, leaves_for_tokens(options.context))) {
-  // Short sequences have one leaf each: at least as many splits as slots, so that they do not share one.
+  // A short sequence has a single leaf. With at least as many splits as slots, short sequences do not share a
+  // split.
   splits_ = std::max(splits_, std::min(options.sms / kv_heads_, options.sequences));
   for (WeightSpec& spec : llama_weights(config)) weights_.emplace(spec.name, std::move(spec));
 }
@@ -267,7 +271,7 @@ TensorId Builder::activation(const char* name, DType dtype, uint64_t rows, uint6
       {.name = name, .rows = rows, .cols = cols, .dtype = dtype, .kind = TensorKind::kActivation});
 }
 
-// What products read, for all rows of a pass.
+// The input of a product, for all rows of a pass.
 TensorId Builder::product_input(const char* name, uint64_t cols) {
   return on_each_rank({.name = name,
                        .rows = options_.rows,
@@ -363,12 +367,12 @@ void Builder::add_activations() {
 
 uint32_t Builder::pair_units(uint32_t units, uint32_t rows) const {
   if (!multiplies_tiles() || !takes_wide_tiles(options_.rows, head_dim_)) return kUnitsOfPairTile;
-  // Of the SM that has the most: where it has not half as many of the wide ones, which are twice as much
-  // work, the others would wait for it longer.
-  const auto most_tiles = [&](uint32_t tile_units) {
+  // The busiest SM decides when a stage ends. A wide tile is twice the work, so use wide tiles only if they
+  // halve the number of tiles on that SM.
+  const auto tiles_of_busiest_sm = [&](uint32_t tile_units) {
     return (num_tiles(units, whole_tile(tile_units), rows) + options_.sms - 1) / options_.sms;
   };
-  const bool halves = 2 * most_tiles(kUnitsOfWidePairTile) <= most_tiles(kUnitsOfPairTile);
+  const bool halves = 2 * tiles_of_busiest_sm(kUnitsOfWidePairTile) <= tiles_of_busiest_sm(kUnitsOfPairTile);
   return halves ? kUnitsOfWidePairTile : kUnitsOfPairTile;
 }
 
@@ -393,11 +397,11 @@ void Builder::add_units_of_rank(Op op, uint32_t rank, Units units, TileShape til
     }
   };
   op.num_rows = rows;
-  const uint32_t parts = std::min(options_.sms, (units.count + units.least - 1) / units.least);
+  const uint32_t parts = std::min(options_.sms, (units.count + units.min_count - 1) / units.min_count);
   if (!multiplies_tiles()) return split(units.count, parts, add_range);
-  // Neighbouring instances share their weights: SMs that run them at the same time bring them once. Groups of
-  // rows come one after the other, so that the next stage can begin with the first while this one is at the
-  // last.
+  // Consecutive instances use the same weights, so that SMs that run them together read them from memory
+  // once. Row groups are the outer loop, so that the next stage can start on the first group while this stage
+  // works on the last.
   const uint32_t group_rows = group_tiles(options_.ranks) * options_.tile_rows;
   for (uint32_t group = 0; group < rows; group += group_rows) {
     for (uint32_t unit = 0; unit < units.count; unit += tile.units) {
@@ -844,7 +848,7 @@ void Builder::add_parts(const ResidualProduct& product) {
   const uint32_t units = hidden_ / kUnitRows, tile = product.tile.units;
   const uint32_t row_groups = (product.rows + kRowsAddedTogether - 1) / kRowsAddedTogether;
   const uint32_t row_ranges = std::max(options_.sms / num_tiles(units, product.tile, 1), 1U);
-  // What is added up waits for the parts of one tile only.
+  // Each instance covers one tile's units, so that it waits only for that tile's parts.
   for (op.first_unit = 0; op.first_unit < units; op.first_unit += tile) {
     op.num_units = std::min(tile, units - op.first_unit);
     split(row_groups, row_ranges, [&](uint32_t first, uint32_t count) {
@@ -1011,8 +1015,8 @@ std::vector<WeightSpec> llama_weights(const LlamaConfig& config) {
   const int64_t hidden = config.hidden_size, intermediate = config.intermediate_size;
   const int64_t query = int64_t{config.num_heads} * config.head_dim;
   const int64_t key_value = int64_t{config.num_kv_heads} * config.head_dim;
-  // Where a norm comes between the product and RoPE, whole heads are rotated.
-  const RowOrder turned = config.qk_norm ? RowOrder::kSequential : RowOrder::kRotaryPairs;
+  // With a norm between product and RoPE, another instruction rotates whole heads, in sequential order.
+  const RowOrder qk_order = config.qk_norm ? RowOrder::kSequential : RowOrder::kRotaryPairs;
   std::vector<WeightSpec> specs;
   std::string prefix;
   const auto matrix = [&](const char* name, int64_t rows, int64_t cols,
@@ -1020,7 +1024,7 @@ std::vector<WeightSpec> llama_weights(const LlamaConfig& config) {
     specs.push_back(
         {.name = prefix + name, .kind = WeightKind::kMatrix, .rows = rows, .cols = cols, .row_order = order});
   };
-  // How ranks share what was added last.
+  // Sets how ranks share the weight that was added last.
   const auto split = [&](WeightSplit how, int64_t piece) {
     specs.back().split = how;
     specs.back().piece = piece;
@@ -1036,13 +1040,13 @@ std::vector<WeightSpec> llama_weights(const LlamaConfig& config) {
   matrix(llama_tensor::kEmbedding, config.vocab_size, hidden);
   split_rows(kUnitRows);
   specs.back().gathered = !config.tie_word_embeddings;
-  if (config.tie_word_embeddings) specs.back().other_name = llama_tensor::kLmHead;
+  if (config.tie_word_embeddings) specs.back().alias = llama_tensor::kLmHead;
   for (int layer = 0; layer < config.num_layers; ++layer) {
     prefix = layer_prefix(layer);
     norm("input_layernorm.weight", hidden);
-    matrix("self_attn.q_proj.weight", query, hidden, turned);
+    matrix("self_attn.q_proj.weight", query, hidden, qk_order);
     split_rows(config.head_dim);
-    matrix("self_attn.k_proj.weight", key_value, hidden, turned);
+    matrix("self_attn.k_proj.weight", key_value, hidden, qk_order);
     split_rows(config.head_dim);
     matrix("self_attn.v_proj.weight", key_value, hidden);
     split_rows(config.head_dim);
@@ -1092,7 +1096,7 @@ Graph build_llama_graph(const LlamaConfig& config, const GraphOptions& options) 
   if (options.tile_order &&
       (options.rows != 1 || options.tile_rows > 0 || options.ranks > 1 || config.qk_norm)) {
     throw Error(ErrorKind::kUsage,
-                "tile order: for vectors of one row, on one device, without norms of the heads of Q and K");
+                "tile order: supported with 1 row, without tiles, on 1 device, without norms of Q and K");
   }
   const int multiple = static_cast<int>(kSquareColsOfGemm * options.ranks);
   if ((options.tile_rows > 0 || options.tile_order) &&

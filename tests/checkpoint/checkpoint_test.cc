@@ -81,7 +81,7 @@ TEST(Checkpoint, NamesATensorThatIsMissingInItsShard) {
   dir.write(kIndex, index_json(R"({"b": "one.safetensors"})"));
   EXPECT_EQ(error_of([&] { Checkpoint::open(dir.path()); }),
             (dir / "one.safetensors").string() +
-                ": tensor \"b\": missing, although model.safetensors.index.json lists it there");
+                ": tensor \"b\": missing, although model.safetensors.index.json lists it in this file");
 }
 
 TEST(Checkpoint, DoesNotWaitForAPipeInAFilesPlace) {

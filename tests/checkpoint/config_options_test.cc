@@ -1,4 +1,4 @@
-// Keys of config.json that change the arithmetic: what is not understood is refused by its name.
+// Keys of config.json that change what a model computes: unsupported values are refused by name.
 #include "models/llama/config_options.h"
 
 #include <cmath>
@@ -25,7 +25,7 @@ std::string error_with(const std::string& key, const json& value) {
   return error_of([&] { with(key, value); });
 }
 
-// The key, and a value that a model of transformers has.
+// Keys with values of models in transformers.
 const std::vector<std::pair<std::string, json>> kRefused = {
     {"add_cross_attention", true},
     {"alibi", true},
@@ -110,7 +110,7 @@ TEST(ConfigOptions, EachKeyThatAsksForAnotherForwardPassIsRefusedByName) {
   }
 }
 
-TEST(ConfigOptions, NullIsAsIfTheKeyWereAbsent) {
+TEST(ConfigOptions, NullEqualsAMissingKey) {
   for (const auto& [key, value] : kRefused) EXPECT_NO_THROW(with(key, nullptr)) << key;
 }
 
@@ -133,13 +133,13 @@ TEST(ConfigOptions, ValuesThatChangeNothingAreAccepted) {
       {"pruned_heads", json::object()},
       {"query_pre_attn_scalar", 64},
       {"residual_multiplier", 1.0},
-      {"sliding_window", 256},  // as many as there are positions
+      {"sliding_window", 256},  // covers all positions
       {"use_sliding_window", false},
   };
   for (const auto& [key, value] : accepted) EXPECT_NO_THROW(with(key, value)) << key;
 }
 
-TEST(ConfigOptions, ASlidingWindowThatIsSwitchedOffIsNone) {
+TEST(ConfigOptions, ADisabledSlidingWindowIsAccepted) {
   json document = json::parse(tiny_config_json(true));
   document["sliding_window"] = 128;
   document["use_sliding_window"] = false;
@@ -149,7 +149,7 @@ TEST(ConfigOptions, ASlidingWindowThatIsSwitchedOffIsNone) {
             "config: sliding_window: found 128; supported: attention to all positions");
 }
 
-TEST(ConfigOptions, SayWhatWouldBeRight) {
+TEST(ConfigOptions, NameTheSupportedValues) {
   EXPECT_EQ(error_with("logits_scaling", 8), "config: logits_scaling: found 8; supported: 1");
   EXPECT_EQ(error_with("attention_multiplier", 1), "config: attention_multiplier: found 1; supported: 0.125");
   EXPECT_EQ(error_with("num_experts", 64), "config: num_experts: found 64; supported: models without it");
@@ -157,8 +157,8 @@ TEST(ConfigOptions, SayWhatWouldBeRight) {
   EXPECT_EQ(error_with("mlp_bias", "yes"), "config: mlp_bias: found \"yes\"; supported: models without it");
 }
 
-// How a model was trained and how it may be served, or unknown keys.
-TEST(ConfigOptions, KeysThatOnlyInformAreAccepted) {
+// Keys about training and serving, and unknown keys.
+TEST(ConfigOptions, InformationalKeysAreAccepted) {
   for (const char* key :
        {"attention_dropout", "initializer_range", "pretraining_tp", "use_cache", "torch_dtype", "dtype",
         "transformers_version", "pad_token_id", "output_router_logits", "router_aux_loss_coef",

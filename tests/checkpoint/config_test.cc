@@ -128,7 +128,7 @@ TEST(Config, NamesAnArchitectureThatIsNotKnown) {
   EXPECT_THAT(error_with("architectures", 7), HasSubstr("architectures: found 7"));
 }
 
-// What the other architectures' files have that Llama's have not.
+// A config.json of another architecture.
 json of_architecture(const char* model_type, const char* class_name) {
   json document = llama_3_2_1b();
   document["model_type"] = model_type;
@@ -140,7 +140,7 @@ TEST(Config, ReadsMistralWithoutAWindow) {
   json document = of_architecture("mistral", "MistralForCausalLM");
   document["sliding_window"] = nullptr;
   EXPECT_FALSE(parse(document).qkv_bias);
-  document["sliding_window"] = 131072;  // as many tokens as there are positions
+  document["sliding_window"] = 131072;  // covers all positions
   EXPECT_NO_THROW(parse(document));
 }
 
@@ -193,7 +193,7 @@ TEST(Config, RefusesOptionsThatChangeTheForwardPass) {
   EXPECT_THAT(error_with("partial_rotary_factor", 0.5), HasSubstr("partial_rotary_factor: supported: 1"));
 }
 
-// A model of 4,096 positions and a rope_theta of 500,000, whose RoPE is what `rope` says.
+// A model of 4,096 positions with a rope_theta of 500,000, updated with the fields of `rope`.
 json with_rope(const json& rope) {
   json document = llama_3_2_1b();
   document.erase("rope_scaling");
@@ -208,8 +208,8 @@ std::string rope_error(const json& rope) {
 
 const json kYarn = {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 4096}};
 
-// What transformers 5 writes, and a model card's block beside it.
-TEST(Config, RopeScalingSaysHowToScaleBesideDefaultRopeParameters) {
+// A file that transformers 5 saved, with a model card's YaRN block added.
+TEST(Config, RopeScalingIsUsedBesideDefaultRopeParameters) {
   const json both = {{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 500000.0}}},
                      {"rope_scaling", kYarn}};
   const LlamaConfig config = parse(with_rope(both));
@@ -218,7 +218,7 @@ TEST(Config, RopeScalingSaysHowToScaleBesideDefaultRopeParameters) {
   EXPECT_EQ(config.rope_theta, 500000);
 }
 
-TEST(Config, ARopeThetaIsFoundWhereverItStands) {
+TEST(Config, ReadsRopeThetaFromEachPlace) {
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     json document = with_rope({{key, {{"rope_type", "linear"}, {"factor", 2.0}, {"rope_theta", 7.0}}}});
     document.erase("rope_theta");
@@ -230,7 +230,7 @@ TEST(Config, ARopeThetaIsFoundWhereverItStands) {
   EXPECT_EQ(parse(document).rope_theta, 7);
 }
 
-TEST(Config, RefusesStatementsOfRopeThatDisagree) {
+TEST(Config, RefusesRopeFieldsThatDisagree) {
   EXPECT_EQ(rope_error({{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 10000.0}}}}),
             "config: rope_parameters.rope_theta: found 10000, but rope_theta is 500000; expected one number");
   json scaling = kYarn;
@@ -267,8 +267,9 @@ TEST(Config, LinearAndYarnExtendTheContext) {
   EXPECT_EQ(parse(with_rope({{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}}})).max_position, 8192);
 }
 
-// transformers stretches "dynamic" beyond max_position_embeddings only, by the length that a text has so far.
-TEST(Config, DynamicRopeComputesWhatDefaultDoesAndDoesNotExtendTheContext) {
+// transformers scales "dynamic" only beyond max_position_embeddings, by a factor that depends on the text's
+// length.
+TEST(Config, DynamicRopeEqualsDefaultAndDoesNotExtendTheContext) {
   const json dynamic = {{"rope_type", "dynamic"}, {"factor", 2.0}};
   const LlamaConfig config = parse(with_rope({{"rope_scaling", dynamic}}));
   EXPECT_EQ(config.rope_scaling, RopeScaling());
@@ -387,7 +388,7 @@ TEST(LoadConfig, TakesItsNameFromTheDirectory) {
   EXPECT_EQ(load_config(dir.path() / "").name, dir.path().filename());
 }
 
-TEST(LoadConfig, TheGenerationConfigsTokenIdsWin) {
+TEST(LoadConfig, TokenIdsOfTheGenerationConfigReplaceOthers) {
   const TempDir dir;
   dir.write("config.json", tiny_config_json(true));
   dir.write("generation_config.json", R"({"bos_token_id": 3, "eos_token_id": [4, 5], "do_sample": true,
@@ -431,7 +432,7 @@ TEST(LoadConfig, RefusesABadGenerationConfig) {
   EXPECT_THAT(error(R"({"eos_token_id": 24})"), HasSubstr("below vocab_size 24"));
 }
 
-TEST(LoadConfig, AGenerationConfigThatLeadsNowhereIsAnError) {
+TEST(LoadConfig, ADanglingGenerationConfigLinkIsAnError) {
   const TempDir dir;
   dir.write("config.json", tiny_config_json(true));
   std::filesystem::create_symlink(dir / "nowhere", dir / "generation_config.json");

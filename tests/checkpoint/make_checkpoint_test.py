@@ -1,4 +1,4 @@
-"""tools/make_checkpoint.py: whole, sharded and widened files hold the same values, those of the goldens.
+"""Tests of tools/make_checkpoint.py: whole, sharded and widened files hold the values of the goldens.
 
 Exits with 77 where numpy is not installed.
 """

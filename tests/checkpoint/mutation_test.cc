@@ -1,4 +1,4 @@
-// Damaged input of every kind: a parser returns or throws serval::Error, and nothing else.
+// With randomly damaged input, a parser returns or throws serval::Error. It does nothing else.
 #include <functional>
 #include <random>
 #include <span>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kRounds = 5000;
 
-// Changes, removes, repeats or swaps in JSON's own pieces at up to four places.
+// Damages up to four places: changes or removes bytes, repeats text, inserts pieces of JSON, or truncates.
 std::string damaged(std::string text, std::mt19937& random) {
   static const std::vector<std::string> kPieces = {"{",
                                                    "}",

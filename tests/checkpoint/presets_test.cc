@@ -37,16 +37,16 @@ TEST(Presets, ATiedEmbeddingIsReadEveryToken) {
   EXPECT_EQ(find_preset("llama-3.2-1b")->weight_bytes_per_token(), 2'471'628'800);
 }
 
-TEST(Presets, OfAnUntiedEmbeddingATokenReadsOneRow) {
+TEST(Presets, ATokenReadsOneRowOfAnUntiedEmbedding) {
   const LlamaConfig config = preset_config("llama-3.1-8b");
   EXPECT_EQ(config.weight_bytes_per_token(), config.weight_bytes_bf16() - 2 * (128256 - 1) * 4096);
 }
 
-TEST(Presets, AreCalledAsTheirFiles) {
+TEST(Presets, HaveTheNamesOfTheirFiles) {
   for (const std::string& name : preset_names()) EXPECT_EQ(find_preset(name)->name, name);
 }
 
-TEST(Presets, AnUnknownNameIsNone) {
+TEST(Presets, FindNothingForAnUnknownName) {
   EXPECT_EQ(find_preset("llama-0b"), nullptr);
 }
 

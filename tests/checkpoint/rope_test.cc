@@ -10,10 +10,10 @@
 namespace serval {
 namespace {
 
-// transformers computes in float32; its powers are good to a few units in the last place.
+// transformers computes in fp32; its powers have errors of a few units in the last place.
 constexpr double kRelativeTolerance = 1e-6;
 
-// Of every type, in every family, wherever a config.json may say it.
+// Covers every type, in every family, in each place of config.json where it may be given.
 TEST(Rope, InverseFrequenciesAndAttentionFactorsEqualThoseOfTransformers) {
   std::ifstream file(SERVAL_TEST_DATA "/checkpoint/rope.json");
   const nlohmann::json goldens = nlohmann::json::parse(file);

@@ -19,7 +19,7 @@ std::string error_in(const std::string& header, const std::string& data = "") {
   return error_of([&] { parse(safetensors_file(header, data)); });
 }
 
-// One tensor "a" with these fields, over four bytes of data.
+// The error for a file with four bytes of data and one tensor "a" with these fields.
 std::string error_in_entry(const std::string& dtype, const std::string& shape, const std::string& offsets) {
   return error_in(
       fmt::format(R"({{"a": {{"dtype": {}, "shape": {}, "data_offsets": {}}}}})", dtype, shape, offsets),

@@ -1,4 +1,4 @@
-// Model directories made on the spot, well-formed and otherwise.
+// Writes model directories for tests, valid and damaged ones.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace serval {
 
-// A directory that is removed with everything in it.
+// A temporary directory. The destructor removes it with its contents.
 class TempDir {
  public:
   TempDir();
@@ -33,7 +33,7 @@ class TempDir {
   std::filesystem::path path_;
 };
 
-// A safetensors file from a header and data, right or wrong.
+// A safetensors file from a header and data, which may be wrong.
 std::string safetensors_file(std::string_view header, std::string_view data);
 
 struct TestTensor {
@@ -43,7 +43,7 @@ struct TestTensor {
   std::string data;
 };
 
-// A well-formed file; `padding` spaces after the header's JSON shift the data.
+// A valid file. `padding` spaces after the header's JSON shift the data.
 std::string safetensors_file(const std::vector<TestTensor>& tensors, size_t padding = 0);
 
 // The bytes of `values`.
@@ -52,18 +52,18 @@ std::string bytes_of(const std::vector<T>& values) {
   return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
 }
 
-// Hidden 64, MLP 32, one layer, two heads over one KV head of 64, 24 tokens.
+// hidden_size 64, intermediate_size 32, one layer, two heads of 64 and one KV head, 24 tokens.
 std::string tiny_config_json(bool tied);
 LlamaConfig tiny_config(bool tied = true);
 
-// The value of element `index` of a tensor of the tiny model; exact in bf16, F16 and F32.
+// Element `index` of a tensor of the tiny model; exact in BF16, F16 and F32.
 float tiny_value(std::string_view tensor, size_t index);
 
-// Every tensor of the tiny model in `dtype`.
+// All tensors of the tiny model in `dtype`.
 std::vector<TestTensor> tiny_tensors(const std::string& dtype, bool tied = true);
 
-// Runs `action` and returns the line of its serval::Error; fails the test where there is none, or more than
-// one line.
+// Runs `action` and returns the message of its serval::Error. Fails the test if it throws none, or if the
+// message has more than one line.
 std::string error_of(const std::function<void()>& action, ErrorKind kind = ErrorKind::kRuntime);
 
 }  // namespace serval

@@ -1,4 +1,4 @@
-"""Checks every preset of the folder given against its schema.json. Exits with 77 where jsonschema is not installed."""
+"""Checks the presets of a folder against its schema.json. Exits with 77 if jsonschema is not installed."""
 
 import json
 import pathlib

@@ -39,7 +39,7 @@ TestTensor& tensor_named(std::vector<TestTensor>& tensors, const std::string& na
   return *std::find_if(tensors.begin(), tensors.end(), [&](const TestTensor& t) { return t.name == name; });
 }
 
-// What loading writes to the log, which goes to stdout unless the program says otherwise.
+// The log that `action` writes. The log goes to stdout by default.
 std::string log_of(const std::function<void()>& action) {
   testing::internal::CaptureStdout();
   action();
@@ -141,7 +141,7 @@ TEST(ModelWeights, RefusesOtherTypes) {
                 ": tensor \"model.norm.weight\": found dtype I16; supported: BF16, F16 and F32");
 }
 
-// A model of which some elements of one tensor are replaced, and what loading it says.
+// The tiny model with some elements of its tensors replaced.
 class SpoiltModel {
  public:
   explicit SpoiltModel(const std::string& dtype) : tensors_(tiny_tensors(dtype)) {}
@@ -150,7 +150,7 @@ class SpoiltModel {
   void put(const std::string& tensor, size_t index, T value) {
     std::memcpy(tensor_named(tensors_, tensor).data.data() + index * sizeof value, &value, sizeof value);
   }
-  // What comes after the file's name in the error line.
+  // The error line of loading, without the file's name.
   std::string refusal() const {
     const TempDir dir;
     write_model(dir, tensors_);
@@ -196,7 +196,7 @@ TEST(ModelWeights, AreRefusedWithTheFirstElementThatIsNotFinite) {
 
 TEST(ModelWeights, AreRefusedWhereBf16CannotHoldThem) {
   constexpr float kMostOfBf16 = 0x1.FEp127F;
-  constexpr float kRoundsToInfinity = 0x1.FFp127F;  // half way to 2^128
+  constexpr float kRoundsToInfinity = 0x1.FFp127F;  // halfway between the largest bf16 and 2^128
   SpoiltModel model("F32");
   model.put(kMatrixName, 63, std::nextafter(kRoundsToInfinity, 0.0F));
   EXPECT_EQ(model.loaded_all_the_same(kMatrixName, 63), float_to_bf16(kMostOfBf16));
@@ -220,7 +220,7 @@ TEST(FirstNotFinite, FindsItAnywhere) {
   }
 }
 
-TEST(ModelWeights, SayOnceThatTheyWereConverted) {
+TEST(ModelWeights, LogConversionsOnce) {
   const TempDir dir;
   write_model(dir, tiny_tensors("F16"));
   const std::string log = log_of([&] { ModelWeights::load(dir.path(), tiny_config()); });
@@ -228,7 +228,7 @@ TEST(ModelWeights, SayOnceThatTheyWereConverted) {
   EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1);
 }
 
-TEST(ModelWeights, SayNothingOfBf16) {
+TEST(ModelWeights, LogNothingForBf16) {
   const TempDir dir;
   write_model(dir, tiny_tensors("BF16"));
   EXPECT_EQ(log_of([&] { ModelWeights::load(dir.path(), tiny_config()); }), "");
@@ -252,7 +252,7 @@ TEST(ModelWeights, IgnoreRotaryTablesAndARepeatedLmHead) {
   EXPECT_EQ(log_of([&] { ModelWeights::load(dir.path(), tiny_config(true)); }), "");
 }
 
-// Of a directory whose config.json ties them.
+// The configuration of a directory with these tensors and tie_word_embeddings true.
 LlamaConfig config_beside(const std::vector<TestTensor>& tensors) {
   const TempDir dir;
   dir.write("config.json", tiny_config_json(true));
@@ -260,7 +260,7 @@ LlamaConfig config_beside(const std::vector<TestTensor>& tensors) {
   return load_config(dir.path());
 }
 
-TEST(TiedWeights, AnotherLmHeadThatIsStoredIsKept) {
+TEST(TiedWeights, ADifferentStoredLmHeadIsKept) {
   std::vector<TestTensor> tensors = tiny_tensors("BF16", false);
   LlamaConfig config;
   EXPECT_THAT(log_of([&] { config = config_beside(tensors); }),
@@ -319,7 +319,7 @@ TEST(ModelWeights, ReportProgressUpToTheLastByte) {
   EXPECT_EQ(last, config.weight_bytes_bf16());
 }
 
-// Elements of all tensors, read in runs of `step`, are those of the materialised weights.
+// Reads all tensors `step` elements at a time and compares them with the materialised weights.
 void expect_reads_as_materialised(const std::shared_ptr<const WeightSource>& source, int64_t step) {
   const ModelWeights weights = ModelWeights::materialise(source);
   for (size_t t = 0; t < source->specs().size(); ++t) {
@@ -360,21 +360,21 @@ TEST(WeightSource, RefusesAnUnknownName) {
             "weights: the model has no tensor \"x\"");
 }
 
-TEST(WeightPieces, WhatOneThrowsEndsAllAndReachesTheCaller) {
+TEST(WeightPieces, AnExceptionStopsAllPiecesAndReachesTheCaller) {
   const std::vector<WeightPiece> pieces(1000, WeightPiece{0, 0, 1});
   std::atomic<int> run = 0;
   const auto fail = [&](const WeightPiece&) {
     if (++run == 3) throw Error(ErrorKind::kOutOfMemory, "no more");
     std::this_thread::sleep_for(
-        std::chrono::milliseconds(1));  // many threads would be through with all before
+        std::chrono::milliseconds(1));  // otherwise many threads could finish all pieces before the failure
   };
   EXPECT_EQ(error_of([&] { for_each_weight_piece(pieces, fail, 1000, {}); }, ErrorKind::kOutOfMemory),
             "no more");
   EXPECT_LT(run, 1000);
 }
 
-// So that a message does not depend on how pieces fell to threads.
-TEST(WeightPieces, OfSeveralFailuresTheFirstReachesTheCaller) {
+// The message must not depend on which thread runs a piece.
+TEST(WeightPieces, TheFailureOfTheFirstPieceReachesTheCaller) {
   std::vector<WeightPiece> pieces;
   for (int64_t i = 0; i < 1000; ++i) pieces.push_back({0, i, 1});
   const auto fail = [&](const WeightPiece& piece) {
