@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kSmallBlock = 32;
 constexpr size_t kSuperBlock = 256;
 
-// The fields of a block, one after the other.
+// Reads the fields of a block in order.
 class Block {
  public:
   Block(const std::byte* first_block, size_t index, size_t bytes)
@@ -45,15 +45,15 @@ constexpr int high_nibble(uint8_t byte) {
   return byte >> 4;
 }
 
-// Element j of a small block is the low half of byte j, element 16 + j the high one; `high_bits` has a fifth
-// bit for each, where there is one.
+// Element j of a small block is the low nibble of byte j, element 16 + j the high nibble. Bit i of
+// `high_bits` is the fifth bit of element i; pass 0 for types of four bits.
 constexpr int nibble_of(const uint8_t* packed, uint32_t high_bits, size_t element) {
   constexpr size_t kHalf = kSmallBlock / 2;
   const int low = element < kHalf ? low_nibble(packed[element]) : high_nibble(packed[element - kHalf]);
   return low | static_cast<int>((high_bits >> element & 1) << 4);
 }
 
-// Q4_K and Q5_K have eight scales and eight minima of 6 bits in 12 bytes.
+// Q4_K and Q5_K pack eight scales and eight minima of 6 bits into 12 bytes.
 struct SixBitPair {
   int scale, minimum;
 };
@@ -63,7 +63,8 @@ constexpr SixBitPair six_bit_pair(const uint8_t* packed, size_t group) {
           high_nibble(packed[group + 4]) | packed[group] >> 6 << 4};
 }
 
-// Q3_K has sixteen scales of 6 bits in 12 bytes: the lower four bits of 16 first, then the upper two.
+// Q3_K packs sixteen scales of 6 bits into 12 bytes: first the lower four bits of all, then the upper two
+// bits.
 constexpr int six_bit_scale(const uint8_t* packed, size_t group) {
   const uint8_t low = packed[group % 8];
   const int high = packed[8 + group % 4] >> (2 * (group / 4)) & 3;
@@ -135,7 +136,7 @@ void decode_q5_1(const std::byte* first_block, size_t blocks, float* out) {
   }
 }
 
-// Scale and minimum of 4 bits for each 16 elements. Element i lies in byte 32 (i / 128) + i % 32, at bit
+// Each 16 elements have a scale and a minimum of 4 bits. Element i is in byte 32 (i / 128) + i % 32, at bit
 // 2 (i / 32 % 4).
 void decode_q2_k(const std::byte* first_block, size_t blocks, float* out) {
   for (size_t b = 0; b < blocks; ++b) {
@@ -152,7 +153,8 @@ void decode_q2_k(const std::byte* first_block, size_t blocks, float* out) {
   }
 }
 
-// As Q2_K, with a third bit, whose absence subtracts 4, at bit i / 32 of byte i % 32 of the mask.
+// Two bits of an element are stored as in Q2_K. The third is bit i / 32 of byte i % 32 of the mask; if it is
+// 0, 4 is subtracted.
 void decode_q3_k(const std::byte* first_block, size_t blocks, float* out) {
   for (size_t b = 0; b < blocks; ++b) {
     Block block(first_block, b, 110);
@@ -169,7 +171,8 @@ void decode_q3_k(const std::byte* first_block, size_t blocks, float* out) {
   }
 }
 
-// Element i lies in byte 32 (i / 64) + i % 32, in the high half where i / 32 is odd.
+// Element i is in byte 32 (i / 64) + i % 32: in the low nibble if i / 32 is even, in the high nibble if it is
+// odd.
 void decode_q4_k(const std::byte* first_block, size_t blocks, float* out) {
   for (size_t b = 0; b < blocks; ++b) {
     Block block(first_block, b, 144);
@@ -188,7 +191,7 @@ void decode_q4_k(const std::byte* first_block, size_t blocks, float* out) {
   }
 }
 
-// As Q4_K, with a fifth bit at bit i / 32 of byte i % 32 of `high`.
+// As Q4_K, with a fifth bit: bit i / 32 of byte i % 32 of `high`.
 void decode_q5_k(const std::byte* first_block, size_t blocks, float* out) {
   for (size_t b = 0; b < blocks; ++b) {
     Block block(first_block, b, 176);
@@ -208,8 +211,9 @@ void decode_q5_k(const std::byte* first_block, size_t blocks, float* out) {
   }
 }
 
-// Of the elements of each half, number i has its lower four bits in byte 64 half + i % 64, the high half of
-// it from 64 on, and its upper two in byte 32 half + i % 32, at bit 2 (i / 32).
+// A block has two halves of 128 elements. Element i of a half has its lower four bits in byte 64 half + i %
+// 64 (low nibble for i < 64, else high nibble) and its upper two bits in byte 32 half + i % 32, at bit 2 (i /
+// 32).
 void decode_q6_k(const std::byte* first_block, size_t blocks, float* out) {
   for (size_t b = 0; b < blocks; ++b) {
     Block block(first_block, b, 210);

@@ -21,7 +21,7 @@ constexpr GgmlType kReadable[] = {
     {14, "Q6_K", 256, 210, decode_q6_k},
 };
 
-// Types that ggml has and Serval does not read.
+// ggml's types that Serval does not support.
 constexpr std::pair<uint32_t, std::string_view> kOthers[] = {
     {9, "Q8_1"},   {15, "Q8_K"},   {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"},
     {19, "IQ1_S"}, {20, "IQ4_NL"}, {21, "IQ3_S"},   {22, "IQ2_S"},  {23, "IQ4_XS"},

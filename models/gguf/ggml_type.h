@@ -1,5 +1,5 @@
-// The element types of a GGUF file's tensors, as ggml numbers and lays them out (ggml.h, enum ggml_type;
-// ggml-common.h, block_*). A type stores its elements in blocks of a fixed size.
+// Element types of tensors in GGUF files, with ggml's ids and layouts (ggml.h, enum ggml_type; ggml-common.h,
+// block_*). A type stores its elements in blocks of a fixed size.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace serval {
 
-// Elements that the widest block holds.
+// Elements of the largest block.
 inline constexpr size_t kMaxBlockElements = 256;
 
 struct GgmlType {
@@ -18,21 +18,22 @@ struct GgmlType {
   std::string_view name;
   uint32_t block_elements;
   uint32_t block_bytes;
-  // Writes the elements of `blocks` blocks, in fp32: every product and sum is rounded once, in the order of
-  // the `gguf` Python package, whose values these are to the bit.
+  // Writes the elements of `blocks` blocks in fp32. Each product and sum is rounded, in the order of the
+  // `gguf` Python package, so that the values equal that package's bit for bit.
   void (*decode)(const std::byte* first_block, size_t blocks, float* out);
 };
 
-// Null where there is no type of that number, or it cannot be read.
+// Null if ggml has no type with that id or Serval does not support it.
 const GgmlType* find_ggml_type(uint32_t id);
 
-// "IQ4_XS", or "42" where ggml has no type of that number.
+// A name such as "IQ4_XS"; the number if ggml has no type with that id.
 std::string ggml_type_name(uint32_t id);
 
-// "F32, F16, …": the types that can be read.
+// "F32, F16, …": the supported types.
 std::string readable_ggml_types();
 
-// Elements [first, first + out.size()) of a run of blocks, rounded to the nearest bf16. `blocks` holds them.
+// Writes elements [first, first + out.size()) of `blocks`, rounded to the nearest bf16. `blocks` must hold
+// them.
 void read_ggml_elements(const GgmlType& type, std::span<const std::byte> blocks, size_t first,
                         std::span<uint16_t> out);
 

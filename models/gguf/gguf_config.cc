@@ -18,7 +18,7 @@ namespace {
 using nlohmann::json;
 using Limits = ConfigLimits;
 
-// GGUF's names of architectures, under which the fields are filed. The same words are config.json's
+// Supported values of general.architecture. They prefix the keys of fields and equal config.json's
 // model_type.
 constexpr std::string_view kArchitectures[] = {"llama", "qwen2", "qwen3"};
 
@@ -27,8 +27,7 @@ constexpr const char* kEmbeddingTensor = "token_embd.weight";
 constexpr const char* kOutputTensor = "output.weight";
 constexpr const char* kRopeFactors = "rope_freqs.weight";
 
-// Of the keys that llama.cpp (2026) reads or writes, those that would change what a model computes. 0 stands
-// for none; -1 does in some files.
+// Keys of llama.cpp (2026) that change what a model computes. 0 means that the model has no such part.
 constexpr const char* kParts[] = {
     "attention.clamp_kqv",
     "attention.indexer.head_count",
@@ -59,15 +58,15 @@ constexpr const char* kParts[] = {
     "router_logit_softcapping",
     "swiglu_clamp_exp",
 };
-// 1 changes nothing; llama.cpp takes 0 for "no factor" as well.
+// Factors, whose neutral value is 1. llama.cpp ignores a factor of 0, too.
 constexpr const char* kFactors[] = {"attention.output_scale", "attention.value_scale",
                                     "embedding_scale",        "logit_scale",
                                     "residual_scale",         "rope.scaling.yarn_attn_factor"};
-// Lists that a model of these architectures does not have, or whose numbers are all 0.
+// Lists that must be absent, empty or all 0.
 constexpr const char* kLists[] = {"attention.sliding_window_pattern", "classifier.output_labels",
                                   "rope.dimension_sections", "swiglu_clamp_shexp"};
 
-// One architecture's fields.
+// The fields of the file's architecture, named without its prefix.
 class ArchitectureFields {
  public:
   explicit ArchitectureFields(const GgufFields& fields)
@@ -83,7 +82,7 @@ class ArchitectureFields {
   double number_or(std::string_view name, double otherwise) const {
     return find_number(name).value_or(otherwise);
   }
-  // A number within [least, most], `otherwise` where it is missing.
+  // A number within [least, most]; `otherwise` if the field is missing.
   double number_or(std::string_view name, double otherwise, double least, double most) const {
     const double found = number_or(name, otherwise);
     if (!(found >= least && found <= most))
@@ -110,8 +109,7 @@ class ArchitectureFields {
   std::string prefix_;
 };
 
-// Nothing, or nothing but zeros.
-void check_list(const ArchitectureFields& fields, const char* name) {
+void require_empty_or_zero(const ArchitectureFields& fields, const char* name) {
   if (fields.all().is_empty_or_zero(fields.key(name))) return;
   fields.fail(name, "supported: models without it");
 }
@@ -126,7 +124,7 @@ void check_options(const ArchitectureFields& fields) {
     const auto value = fields.find_number(name);
     if (value && *value != 1 && *value != 0) fields.fail(name, fmt::format("found {}; supported: 1", *value));
   }
-  for (const char* name : kLists) check_list(fields, name);
+  for (const char* name : kLists) require_empty_or_zero(fields, name);
   if (!fields.all().boolean_or(fields.key("attention.causal"), true))
     fields.fail("attention.causal", "found false; supported: true");
   if (fields.all().boolean_or(fields.key("use_parallel_residual"), false))
@@ -139,12 +137,12 @@ void check_options(const ArchitectureFields& fields) {
     fields.all().fail("general.type", fmt::format("found {}; supported: \"model\"", in_quotes(kind)));
 }
 
-// What scores are multiplied with; 0 stands for 1 / sqrt(head_dim), as a missing field does.
+// attention.scale multiplies scores. 0 or a missing field means 1 / sqrt(head_dim).
 void check_attention_scale(const ArchitectureFields& fields, int64_t head_dim) {
-  constexpr double kMostOff = 1e-6;  // relative: the field has 24 bits
+  constexpr double kTolerance = 1e-6;  // relative: the field is fp32
   const double found = fields.number_or("attention.scale", 0);
   const double expected = 1 / std::sqrt(static_cast<double>(head_dim));
-  if (found != 0 && !(std::abs(found - expected) <= kMostOff * expected))
+  if (found != 0 && !(std::abs(found - expected) <= kTolerance * expected))
     fields.fail("attention.scale", fmt::format("found {}; supported: {}", found, expected));
 }
 
@@ -169,7 +167,7 @@ void add_heads(const ArchitectureFields& fields, json& config) {
   check_attention_scale(fields, head_dim);
 }
 
-// What rope_freqs divides the frequencies by.
+// Reads rope_freqs, the divisors of RoPE's frequencies.
 std::vector<float> read_divisors(const GgufFields& fields, const GgufTensor& tensor, int64_t head_dim) {
   const auto pairs = static_cast<size_t>(head_dim / 2);
   if (tensor.type->name != "F32" || tensor.shape != std::vector<int64_t>{head_dim / 2})
@@ -186,12 +184,13 @@ std::vector<float> read_divisors(const GgufFields& fields, const GgufTensor& ten
   return divisors;
 }
 
-// Llama 3.x stores what the frequencies are divided by, not the four numbers that it follows from. Of those,
-// all but the factor are the same in every published model. Where they explain the divisors, they are taken:
-// the frequencies are then those of the same model's config.json to the bit.
+// GGUF files of Llama 3.x store the divisors of the frequencies instead of the four parameters of "llama3"
+// scaling. Three of these are the same in all published models, and the last divisor is the fourth. If the
+// four give the stored divisors, they replace them: the frequencies then equal those of the model's
+// config.json bit for bit. Otherwise returns nullopt.
 std::optional<json> llama3_scaling(std::span<const float> divisors, double theta) {
   constexpr double kLowFactor = 1, kHighFactor = 4, kOriginalContext = 8192;
-  constexpr double kMostOff = 1e-4;
+  constexpr double kTolerance = 1e-4;  // relative
   const double factor = divisors.back();
   if (!(factor >= 1)) return std::nullopt;
   for (size_t i = 0; i < divisors.size(); ++i) {
@@ -199,7 +198,7 @@ std::optional<json> llama3_scaling(std::span<const float> divisors, double theta
     const double turns = kOriginalContext / (2 * M_PI * std::pow(theta, share));
     const double kept = std::clamp((turns - kLowFactor) / (kHighFactor - kLowFactor), 0.0, 1.0);
     const double expected = 1 / ((1 - kept) / factor + kept);
-    if (!(std::abs(divisors[i] - expected) <= kMostOff * expected)) return std::nullopt;
+    if (!(std::abs(divisors[i] - expected) <= kTolerance * expected)) return std::nullopt;
   }
   return json{{"rope_type", "llama3"},
               {"factor", factor},
@@ -208,7 +207,7 @@ std::optional<json> llama3_scaling(std::span<const float> divisors, double theta
               {"original_max_position_embeddings", static_cast<int64_t>(kOriginalContext)}};
 }
 
-// The stretch of wavelengths: rope.scaling.factor, or by its older name. 0 stands for 1.
+// rope.scaling.factor, or the same under its older name. 0 means 1.
 double read_rope_factor(const ArchitectureFields& fields) {
   constexpr const char *kKey = "rope.scaling.factor", *kOlderKey = "rope.scale_linear";
   const auto read = [&](const char* name) {
@@ -220,7 +219,7 @@ double read_rope_factor(const ArchitectureFields& fields) {
   return read(fields.has(kKey) ? kKey : kOlderKey);
 }
 
-// YaRN's interpolation is either on, which is 1, or off, which is 0; below 0 it follows from the type.
+// 1 switches YaRN's interpolation on, 0 switches it off; a negative value means that the type decides.
 void check_yarn_extrapolation(const ArchitectureFields& fields, bool is_yarn) {
   constexpr const char* kKey = "rope.scaling.yarn_ext_factor";
   const double found = fields.number_or(kKey, -1), expected = is_yarn ? 1 : 0;
@@ -228,8 +227,7 @@ void check_yarn_extrapolation(const ArchitectureFields& fields, bool is_yarn) {
     fields.fail(kKey, fmt::format("found {}; supported: {}", found, expected));
 }
 
-// The object of config.json; nothing where RoPE is not scaled. llama.cpp takes "linear" where no type is
-// given.
+// config.json's "rope_scaling"; nullopt if RoPE is not scaled. The default type is "linear", as in llama.cpp.
 std::optional<json> rope_scaling(const ArchitectureFields& fields, const json& config) {
   constexpr const char* kType = "rope.scaling.type";
   const std::string type = fields.all().text_or(fields.key(kType), "linear");
@@ -250,8 +248,8 @@ std::optional<json> rope_scaling(const ArchitectureFields& fields, const json& c
   return scaling;
 }
 
-// Follows llama.cpp's loader (load_hparams) and context: the attention factor multiplies cosines and sines
-// beside YaRN's own, and divisors act on frequencies before these are scaled.
+// As llama.cpp's load_hparams and context: the attention factor multiplies cosines and sines in addition to
+// YaRN's own factor, and the divisors apply to frequencies before scaling.
 void add_rope(const ArchitectureFields& fields, const GgufTensor* divisors, int64_t head_dim, json& config) {
   constexpr double kDefaultTheta = 1e4, kMaxAttentionFactor = 1e3;
   const double theta = fields.number_or("rope.freq_base", kDefaultTheta, 1, Limits::kMaxRopeTheta);
@@ -276,7 +274,7 @@ void add_rope(const ArchitectureFields& fields, const GgufTensor* divisors, int6
   config["gguf_rope"] = gguf;
 }
 
-// The embedding has a row for each token.
+// vocab_size must be the number of rows of the embedding.
 void check_vocabulary(const ArchitectureFields& fields, int64_t rows) {
   const auto stated = fields.find_integer("vocab_size", INT64_MAX);
   if (stated && *stated != rows)
@@ -301,7 +299,7 @@ void add_special_tokens(const GgufFields& fields, json& config) {
   config["eos_token_id"] = ends;
 }
 
-// The words of config.json, in which the readers of architectures take a model.
+// Translates the metadata into a config.json, which the readers of architectures accept.
 json config_of(const GgufFields& all, const FindGgufTensor& find_tensor) {
   const ArchitectureFields fields(all);
   const GgufTensor* embedding = find_tensor(kEmbeddingTensor);

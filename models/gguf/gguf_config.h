@@ -1,4 +1,4 @@
-// From a GGUF file's metadata to a model.
+// Reads a GGUF file's metadata into a Model.
 #pragma once
 
 #include <functional>
@@ -11,12 +11,12 @@
 
 namespace serval {
 
-// Null where there is no tensor of that name.
+// Returns null if there is no tensor of that name.
 using FindGgufTensor = std::function<const GgufTensor*(std::string_view name)>;
 
-// A model called `name`; of the tensors, it looks at those that the shape depends on. Throws Error(kRuntime)
-// with one line that names the file and the field: an unknown architecture, a missing field, one out of its
-// limits or one that asks for another forward pass.
+// `name` becomes the model's name. Reads only tensors that the configuration depends on. Throws
+// Error(kRuntime) with one line that names the file and the field for an unknown architecture, a missing
+// field, a value out of range, or a field that asks for another forward pass.
 std::shared_ptr<const Model> read_gguf_model(const GgufFields& fields, const FindGgufTensor& find_tensor,
                                              const std::string& name);
 

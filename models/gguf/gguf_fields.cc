@@ -1,4 +1,4 @@
-// GgufFields: metadata with its types checked.
+// Implements GgufFields: typed access to metadata.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -20,7 +20,7 @@ T element(const GgufValue& value, size_t index) {
   return out;
 }
 
-// Nothing where the element is no integer, or beyond 2^63 − 1.
+// nullopt if the element is not an integer or exceeds 2^63 − 1.
 std::optional<int64_t> integer_at(const GgufValue& value, size_t index) {
   switch (value.type) {
     case GgufValueType::kU8:
@@ -132,8 +132,7 @@ std::optional<double> GgufFields::find_number(std::string_view key) const {
 bool GgufFields::is_empty_or_zero(std::string_view key) const {
   const GgufValue* value = find(key);
   if (value == nullptr) return true;
-  // A string's length is zero where it is empty, and all of a number is where it is 0, but for the sign of
-  // -0.
+  // All bytes of a 0 and of an empty string's length are zero. -0.0 counts as not zero.
   return std::ranges::all_of(value->bytes, [](std::byte byte) { return byte == std::byte{0}; });
 }
 
@@ -141,7 +140,7 @@ std::vector<std::string_view> GgufFields::texts(std::string_view key) const {
   const GgufValue& value = array(key);
   if (value.type != GgufValueType::kString) fail(key, "expected an array of strings");
   std::vector<std::string_view> out;
-  out.reserve(value.count);  // each has eight bytes in the file at least
+  out.reserve(value.count);  // safe: each string has at least eight bytes in the file
   std::span<const std::byte> rest = value.bytes;
   for (uint64_t i = 0; i < value.count; ++i) out.push_back(text_at(rest));
   return out;

@@ -18,14 +18,14 @@ namespace {
 
 using Limits = GgufLimits;
 
-static_assert(std::endian::native == std::endian::little, "values are copied as they are in the file");
+static_assert(std::endian::native == std::endian::little, "values are copied from the little-endian file");
 
 constexpr std::string_view kMagic = "GGUF";
-constexpr uint32_t kFirstVersion = 2, kLastVersion = 3;  // 1 has lengths of 32 bits
+constexpr uint32_t kFirstVersion = 2, kLastVersion = 3;  // version 1 has 32-bit lengths
 constexpr uint32_t kDefaultAlignment = 32;
 constexpr const char* kAlignmentKey = "general.alignment";
 
-// Bytes of a value; 0 for strings and arrays, whose size the file says.
+// Bytes of a value; 0 for strings and arrays, which have no fixed size.
 constexpr size_t scalar_bytes(GgufValueType type) {
   constexpr std::array<size_t, 13> kBytes = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
   return kBytes[static_cast<size_t>(type)];
@@ -36,7 +36,7 @@ class Reader {
  public:
   Reader(std::span<const std::byte> file, const std::string& source) : file_(file), source_(source) {}
 
-  // `what` is being read.
+  // `what` names the item in error lines.
   std::span<const std::byte> take(uint64_t bytes, const std::string& what) {
     if (bytes > left()) {
       throw Error(ErrorKind::kRuntime,
@@ -60,13 +60,13 @@ class Reader {
     const auto bytes = take(length, what);
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
-  // A number of things of at least `least_bytes` each.
-  uint64_t count(const std::string& what, uint64_t least_bytes, uint64_t most) {
-    const auto number_of = number<uint64_t>(what);
-    if (number_of > most) fail(what, fmt::format("found {}; limit: {}", number_of, most));
-    if (number_of > left() / least_bytes)
-      fail(what, fmt::format("found {}, but only {} bytes are left (truncated?)", number_of, left()));
-    return number_of;
+  // Reads a number of items that take at least `min_bytes` each.
+  uint64_t count(const std::string& what, uint64_t min_bytes, uint64_t most) {
+    const auto items = number<uint64_t>(what);
+    if (items > most) fail(what, fmt::format("found {}; limit: {}", items, most));
+    if (items > left() / min_bytes)
+      fail(what, fmt::format("found {}, but only {} bytes are left (truncated?)", items, left()));
+    return items;
   }
   [[noreturn]] void fail(const std::string& what, const std::string& problem) const {
     throw Error(ErrorKind::kRuntime, fmt::format("{}: {}: {}", source_, what, problem));
@@ -87,7 +87,6 @@ GgufValueType read_type(Reader& reader, const std::string& what) {
   return static_cast<GgufValueType>(number);
 }
 
-// Passes over `count` values.
 void skip_values(Reader& reader, GgufValueType type, uint64_t count, const std::string& what) {
   if (type == GgufValueType::kArray) reader.fail(what, "an array of arrays is not supported");
   if (type == GgufValueType::kString) {
@@ -104,7 +103,7 @@ void skip_values(Reader& reader, GgufValueType type, uint64_t count, const std::
     reader.fail(what, "found a value that is neither 0 (false) nor 1 (true)");
 }
 
-// Bounds the length of an array, and of all arrays together, before its elements are looked at.
+// Limits the elements of all arrays together, before the new array's elements are read.
 void check_elements(const Reader& reader, const GgufValue& value, uint64_t& elements,
                     const std::string& what) {
   if (value.count > Limits::kMaxElements - elements) {
@@ -114,7 +113,7 @@ void check_elements(const Reader& reader, const GgufValue& value, uint64_t& elem
   elements += value.count;
 }
 
-// `elements` counts those of the arrays so far.
+// `elements` counts the elements of all arrays read so far.
 GgufValue read_value(Reader& reader, std::span<const std::byte> file, uint64_t& elements,
                      const std::string& what) {
   GgufValue value{read_type(reader, what), false, 1, {}};
@@ -143,13 +142,13 @@ GgufFields read_fields(Reader& reader, std::span<const std::byte> file, uint64_t
   return fields;
 }
 
-struct Placed {
+struct PlacedTensor {
   GgufTensor tensor;
   uint64_t offset;  // in the data
   uint64_t bytes;
 };
 
-// Nothing where a product leaves 63 bits.
+// nullopt if the product exceeds 63 bits.
 std::optional<uint64_t> stored_bytes(const GgmlType& type, std::span<const int64_t> shape) {
   int64_t bytes = shape.back() / type.block_elements;
   if (__builtin_mul_overflow(bytes, int64_t{type.block_bytes}, &bytes)) return std::nullopt;
@@ -172,8 +171,8 @@ std::vector<int64_t> read_shape(Reader& reader, const std::string& what) {
   return shape;
 }
 
-Placed read_tensor(Reader& reader, uint64_t index, uint64_t alignment) {
-  Placed placed = {};
+PlacedTensor read_tensor(Reader& reader, uint64_t index, uint64_t alignment) {
+  PlacedTensor placed = {};
   placed.tensor.name = reader.name(fmt::format("tensor {}", index));
   const std::string what = "tensor " + in_quotes(placed.tensor.name);
   placed.tensor.shape = read_shape(reader, what);
@@ -205,11 +204,11 @@ uint64_t read_alignment(const GgufFields& fields) {
   return static_cast<uint64_t>(alignment.value_or(kDefaultAlignment));
 }
 
-// Within the data, and without two tensors in the same place.
-void check_places(std::vector<const Placed*> tensors, uint64_t data_bytes, const Reader& reader) {
-  std::ranges::sort(tensors, {}, &Placed::offset);
+// Requires that tensors lie within the data and do not overlap.
+void check_offsets(std::vector<const PlacedTensor*> tensors, uint64_t data_bytes, const Reader& reader) {
+  std::ranges::sort(tensors, {}, &PlacedTensor::offset);
   uint64_t end = 0;
-  for (const Placed* placed : tensors) {
+  for (const PlacedTensor* placed : tensors) {
     const std::string what = "tensor " + in_quotes(placed->tensor.name);
     if (placed->offset > data_bytes || placed->bytes > data_bytes - placed->offset) {
       reader.fail(what, fmt::format("{} bytes at offset {}, the file holds {} bytes of data (truncated?)",
@@ -237,10 +236,10 @@ Header read_header(Reader& reader) {
     reader.fail("version",
                 fmt::format("found {}; supported: {} and {}", version, kFirstVersion, kLastVersion));
   }
-  constexpr uint64_t kLeastTensor = 8 + 4 + 8 + 4 + 8;  // name, dimensions, one of them, type, offset
-  constexpr uint64_t kLeastField = 8 + 4 + 1;           // key, type, value
-  const uint64_t tensors = reader.count("number of tensors", kLeastTensor, Limits::kMaxTensors);
-  return {tensors, reader.count("number of metadata fields", kLeastField, Limits::kMaxFields)};
+  constexpr uint64_t kMinTensorBytes = 8 + 4 + 8 + 4 + 8;  // name, number of dimensions, one, type, offset
+  constexpr uint64_t kMinFieldBytes = 8 + 4 + 1;           // key, type, value
+  const uint64_t tensors = reader.count("number of tensors", kMinTensorBytes, Limits::kMaxTensors);
+  return {tensors, reader.count("number of metadata fields", kMinFieldBytes, Limits::kMaxFields)};
 }
 
 }  // namespace
@@ -250,14 +249,14 @@ GgufContents parse_gguf(std::span<const std::byte> file, const std::string& sour
   const Header header = read_header(reader);
   GgufContents contents{read_fields(reader, file, header.fields, source), {}};
   const uint64_t alignment = read_alignment(contents.fields);
-  std::vector<Placed> tensors;
+  std::vector<PlacedTensor> tensors;
   for (uint64_t i = 0; i < header.tensors; ++i) tensors.push_back(read_tensor(reader, i, alignment));
   const uint64_t data = (reader.position() + alignment - 1) / alignment * alignment;
   const uint64_t data_bytes = data > file.size() ? 0 : file.size() - data;
-  std::vector<const Placed*> places;
-  for (const Placed& placed : tensors) places.push_back(&placed);
-  check_places(std::move(places), data_bytes, reader);
-  for (Placed& placed : tensors) {
+  std::vector<const PlacedTensor*> places;
+  for (const PlacedTensor& placed : tensors) places.push_back(&placed);
+  check_offsets(std::move(places), data_bytes, reader);
+  for (PlacedTensor& placed : tensors) {
     placed.tensor.bytes = file.subspan(data + placed.offset, placed.bytes);
     std::string name = placed.tensor.name;
     if (!contents.tensors.emplace(name, std::move(placed.tensor)).second)

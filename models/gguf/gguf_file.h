@@ -1,13 +1,13 @@
 // One .gguf file: metadata and named tensors in a memory-mapped file.
 //
 // Format (github.com/ggml-org/ggml, docs/gguf.md), versions 2 and 3, little-endian: "GGUF"; version, u32;
-// number of tensors and of metadata fields, u64 each; the fields: key, type, value; the tensors: name, number
-// of dimensions, dimensions from the innermost one, type, offset; padding up to general.alignment; the data,
-// which the offsets count in. A string is its length, u64, and its bytes.
+// number of tensors and number of metadata fields, u64 each; for each field its key, type and value; for each
+// tensor its name, number of dimensions, dimensions from the innermost one, type and offset; padding to
+// general.alignment; the data. Offsets count from the start of the data. A string is its length, u64, and its
+// bytes.
 //
-// Nothing is allocated for what the file merely claims: counts and lengths are checked against the bytes that
-// are left. Every function that takes file content throws Error(kRuntime) with one line that names the file
-// and the field or tensor.
+// Counts and lengths are checked against the remaining bytes before memory is allocated for them. Functions
+// that take file content throw Error(kRuntime) with one line that names the file and the field or tensor.
 #pragma once
 
 #include <cstddef>
@@ -28,10 +28,10 @@ namespace serval {
 struct GgufLimits {
   static constexpr uint64_t kMaxFields = 1 << 16;
   static constexpr uint64_t kMaxTensors = 1 << 16;
-  static constexpr uint64_t kMaxNameBytes = (1 << 16) - 1;  // of keys and tensor names; the format's own
-  static constexpr uint32_t kMaxDimensions = 4;             // ggml's own
+  static constexpr uint64_t kMaxNameBytes = (1 << 16) - 1;  // of keys and tensor names; the format's limit
+  static constexpr uint32_t kMaxDimensions = 4;             // ggml's limit
   static constexpr uint32_t kMaxAlignment = 1 << 20;
-  static constexpr uint64_t kMaxElements = 1 << 25;  // of all arrays together, before they are walked through
+  static constexpr uint64_t kMaxElements = 1 << 25;  // of all arrays together
 };
 
 // The format's numbers.
@@ -51,11 +51,11 @@ enum class GgufValueType : uint32_t {
   kF64
 };
 
-// A value where it lies in the file.
+// A view of a value in the file.
 struct GgufValue {
-  GgufValueType type;  // of an array: its elements'
+  GgufValueType type;  // of the elements if it is an array
   bool is_array;
-  uint64_t count;  // 1 where it is no array
+  uint64_t count;  // 1 if it is not an array
   std::span<const std::byte> bytes;
 };
 
@@ -66,26 +66,26 @@ struct GgufTensor {
   std::span<const std::byte> bytes;  // of any alignment
 };
 
-// Typed, bounded reading of metadata. Views the file, which must outlive it.
+// Metadata with typed, checked access. Holds views of the file, which must outlive it.
 class GgufFields {
  public:
   explicit GgufFields(std::string source) : source_(std::move(source)) {}
-  // False where there is a field of that key.
+  // Returns false if the key exists already.
   bool add(std::string key, GgufValue value) { return values_.emplace(std::move(key), value).second; }
 
   bool has(std::string_view key) const { return find(key) != nullptr; }
-  // The first that begins so; empty where none does.
+  // The first key with that prefix; empty if there is none.
   std::string first_with_prefix(std::string_view prefix) const;
   std::string_view text(std::string_view key) const;
   std::string text_or(std::string_view key, std::string_view otherwise) const;
   bool boolean_or(std::string_view key, bool otherwise) const;
-  // Of any integer type, within [least, most].
+  // Accepts any integer type; requires a value within [least, most].
   int64_t integer(std::string_view key, int64_t least, int64_t most) const;
   std::optional<int64_t> find_integer(std::string_view key, int64_t least, int64_t most) const;
-  // Of any number type; finite.
+  // Accepts any integer or floating-point type; requires a finite value.
   double number(std::string_view key) const;
   std::optional<double> find_number(std::string_view key) const;
-  // Whether there is no such field, or nothing in it but zeros, false and empty strings.
+  // True if the field is missing or holds only zeros, false or empty strings.
   bool is_empty_or_zero(std::string_view key) const;
   // Arrays.
   std::vector<std::string_view> texts(std::string_view key) const;
@@ -110,13 +110,13 @@ struct GgufContents {
   std::map<std::string, GgufTensor, std::less<>> tensors;
 };
 
-// The contents of a whole file's bytes, which they point into. `source` starts error lines.
+// Parses the bytes of a whole file. The contents point into `file`. Error lines start with `source`.
 GgufContents parse_gguf(std::span<const std::byte> file, const std::string& source);
 
-// Whether the file begins as a GGUF file does; false where it cannot be read.
+// Whether the file starts with GGUF's magic number; false if it cannot be read.
 bool looks_like_gguf(const std::filesystem::path& path);
 
-// Immutable once open; views stay valid, moves included, until it is destroyed.
+// Immutable. Views stay valid until the file object is destroyed; moving it keeps them valid.
 class GgufFile {
  public:
   explicit GgufFile(const std::filesystem::path& path);

@@ -8,7 +8,8 @@
 
 namespace serval {
 
-// Of a split model the first file. Throws Error(kRuntime) with one line that names the file and the field.
+// Opens a GGUF file: the first one of a split model. Throws Error(kRuntime) with one line that names the file
+// and the field.
 std::shared_ptr<const ModelFiles> open_gguf_model(const std::filesystem::path& path);
 
 }  // namespace serval

@@ -14,14 +14,14 @@ std::string file_name(const std::string& stem, int64_t number, int64_t count) {
   return fmt::format("{}-{:05}-of-{:05}.gguf", stem, number + 1, count);
 }
 
-// What stands before "-00001-of-00003.gguf".
+// The part of the file's name before "-00001-of-00003.gguf".
 std::string stem_of(const GgufFile& file, int64_t number, int64_t count) {
   const std::string name = std::filesystem::path(file.path()).filename().string();
   const std::string ending = file_name("", number, count);
   if (name.size() > ending.size() && name.ends_with(ending))
     return name.substr(0, name.size() - ending.size());
   file.fields().fail(kCountKey,
-                     fmt::format("file {} of {}, whose name does not end in {}", number + 1, count, ending));
+                     fmt::format("file {} of {}; its name must end in {}", number + 1, count, ending));
 }
 
 }  // namespace
@@ -43,7 +43,7 @@ GgufSet::GgufSet(const std::filesystem::path& first) {
   for (size_t file = 0; file < files_.size(); ++file) {
     for (const auto& [name, tensor] : files_[file].tensors()) {
       if (!entries_.emplace(name, Entry{&tensor, file}).second)
-        files_[file].fields().fail(name, "another file of the set has this tensor, too");
+        files_[file].fields().fail(name, "another file of the set also has this tensor");
     }
   }
   const auto tensors = fields.find_integer(kTensorsKey, 0, INT32_MAX);

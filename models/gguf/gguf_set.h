@@ -1,5 +1,4 @@
-// The files of a GGUF model: one, or a set that was split, NAME-00001-of-0000N.gguf and so on, opened by its
-// first.
+// The files of a GGUF model: one file, or a split set NAME-00001-of-0000N.gguf, NAME-00002-of-0000N.gguf, …
 #pragma once
 
 #include <cstdint>
@@ -14,21 +13,22 @@
 
 namespace serval {
 
-// Immutable; all functions may be called from several threads.
+// Immutable and thread-safe.
 class GgufSet {
  public:
-  // Throws Error(kRuntime) with one line that names the file where one is missing, damaged or of another set.
+  // Opens all files of the set; `first` is the first one. Throws Error(kRuntime) with one line that names the
+  // file if one is missing, damaged or of another set.
   explicit GgufSet(const std::filesystem::path& first);
-  GgufSet(const GgufSet&) = delete;  // tensors are found by address
+  GgufSet(const GgufSet&) = delete;  // entries_ points into files_
   GgufSet& operator=(const GgufSet&) = delete;
 
   const std::string& path() const { return files_.front().path(); }
-  // Of the first file, which has all but the tensors' places.
+  // Fields of the first file, which has all metadata.
   const GgufFields& fields() const { return files_.front().fields(); }
-  // Null where there is none.
+  // Null if there is no tensor of that name.
   const GgufTensor* find(std::string_view name) const;
-  std::vector<const GgufTensor*> tensors() const;  // by name
-  // Of a tensor of this set.
+  std::vector<const GgufTensor*> tensors() const;  // sorted by name
+  // Path of the file that holds a tensor of this set.
   const std::string& path_of(const GgufTensor& tensor) const;
 
  private:
@@ -38,7 +38,7 @@ class GgufSet {
     const GgufTensor* tensor;
     size_t file;
   };
-  std::deque<GgufFile> files_;  // references to a file stay valid while more are opened
+  std::deque<GgufFile> files_;  // a deque keeps references valid while files are added
   std::map<std::string_view, Entry> entries_;
 };
 

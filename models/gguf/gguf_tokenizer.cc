@@ -35,10 +35,10 @@ constexpr const char* kBosKey = "tokenizer.ggml.bos_token_id";
 constexpr const char* kEosKey = "tokenizer.ggml.eos_token_id";
 constexpr const char* kTemplateKey = "tokenizer.chat_template";
 
-// llama.cpp's numbers (enum llama_token_type) are SentencePiece's.
+// llama.cpp (enum llama_token_type) uses SentencePiece's numbers.
 using TokenType = SentencePiece::Type;
 
-// The tokens and what they are, checked.
+// The tokens and their types, checked.
 class Tokens {
  public:
   explicit Tokens(const GgufFields& fields) : fields_(fields), texts_(fields.texts(kTokensKey)) {
@@ -54,14 +54,14 @@ class Tokens {
   TokenType type(std::size_t id) const {
     return types_.empty() ? TokenType::kNormal : static_cast<TokenType>(types_[id]);
   }
-  // Valid UTF-8, which is what all else relies on.
+  // Refuses tokens that are not valid UTF-8, on which all later code relies.
   std::string text(std::size_t id) const {
     std::string repaired;
     const std::string_view text = utf8_lossy(texts_[id], &repaired);
     if (text != texts_[id]) fields_.fail(kTokensKey, fmt::format("token {} is not UTF-8", id));
     return std::string(text);
   }
-  // Of a field that names a token.
+  // Text of the token whose id is in field `key`.
   std::optional<std::string> named(const char* key) const {
     const auto id = named_id(key);
     return id ? std::optional(text(static_cast<std::size_t>(*id))) : std::nullopt;
@@ -81,7 +81,7 @@ json added_token(std::size_t id, std::string text, bool special) {
   return {{"id", id}, {"content", std::move(text)}, {"special", special}, {"normalized", false}};
 }
 
-// What the tokens become in a tokenizer.json; those that no text gives are left out.
+// Adds the tokens in tokenizer.json's format. Unused tokens are left out: no text contains them.
 void add_tokens(const Tokens& tokens, const GgufFields& fields, json& tree) {
   json vocabulary = json::object(), added = json::array();
   for (std::size_t id = 0; id < tokens.size(); ++id) {
@@ -113,8 +113,8 @@ void add_merges(const GgufFields& fields, json& tree) {
   tree["model"]["merges"] = std::move(merges);
 }
 
-// BOS before a text and EOS after it, as far as the file asks for them.
-void add_around(const GgufFields& fields, const Tokens& tokens, bool bos_by_default, json& tree) {
+// Adds a post-processor that puts BOS before a text and EOS after it, if the file asks for them.
+void add_post_processor(const GgufFields& fields, const Tokens& tokens, bool bos_by_default, json& tree) {
   json single = json::array({{{"Sequence", {{"id", "A"}}}}}), special = json::object();
   const auto token = [&](const char* key) {
     const auto id = fields.integer(key, 0, static_cast<int64_t>(tokens.size()) - 1);
@@ -137,7 +137,7 @@ json named_tokens(const Tokens& tokens) {
 
 const GgufPreTokenizer& pre_tokenizer_of(const GgufFields& fields) {
   constexpr std::string_view kDefault = "gpt-2";
-  if (!fields.has(kPreKey)) spdlog::warn("{}: {}: missing, {} is taken", fields.source(), kPreKey, kDefault);
+  if (!fields.has(kPreKey)) spdlog::warn("{}: {}: missing; using {}", fields.source(), kPreKey, kDefault);
   const std::string name = fields.text_or(kPreKey, kDefault);
   const GgufPreTokenizer* found = find_gguf_pre_tokenizer(name);
   if (found == nullptr) {
@@ -156,7 +156,7 @@ Tokenizer read_byte_level(const GgufFields& fields) {
   if (pre.nfc) tree["normalizer"] = {{"type", "NFC"}};
   add_tokens(tokens, fields, tree);
   add_merges(fields, tree);
-  add_around(fields, tokens, pre.adds_bos, tree);
+  add_post_processor(fields, tokens, pre.adds_bos, tree);
   return Tokenizer::from_trees(tree, named_tokens(tokens), fields.source() + ": tokenizer");
 }
 
@@ -177,9 +177,9 @@ Tokenizer read_sentencepiece(const GgufFields& fields) {
   return make_sentencepiece_tokenizer(model);
 }
 
-// Fields that would change the text or the tokens, unless they are false or empty. The remaining ones that
-// llama.cpp reads name tokens that a text does not depend on (padding, unknown, fill-in-the-middle, …), or
-// are for other kinds of tokenizers.
+// Refuses fields that would change the text or the tokens, unless they are false or empty. Other fields that
+// llama.cpp reads name tokens that do not affect encoding (padding, unknown, fill-in-the-middle, …) or belong
+// to other kinds of tokenizers.
 void check_options(const GgufFields& fields) {
   for (const char* name : {"add_sep_token", "normalizer.lowercase", "normalizer.strip_accents",
                            "precompiled_charsmap", "remove_extra_whitespaces", "suppress_tokens"}) {

@@ -9,11 +9,12 @@ namespace serval {
 
 bool has_gguf_tokenizer(const GgufFields& fields);
 
-// tokenizer.ggml.model "gpt2", byte-level BPE, with a pre-tokenizer (tokenizer.ggml.pre) that is known, or
-// "llama", SentencePiece's BPE. Throws Error(kRuntime) with one line that names the file and the field.
+// Supports tokenizer.ggml.model "gpt2" (byte-level BPE) with the pre-tokenizers of pre_tokenizers.h, and
+// "llama" (SentencePiece's BPE). Throws Error(kRuntime) with one line that names the file and the field.
 Tokenizer read_gguf_tokenizer(const GgufFields& fields);
 
-// tokenizer.chat_template. Throws, naming the choices, where there is none, and as ChatTemplate::of_text().
+// Reads tokenizer.chat_template. If it is missing, throws an error that names the alternatives. Also throws
+// as ChatTemplate::of_text().
 ChatTemplate read_gguf_chat_template(const GgufFields& fields, const Tokenizer& tokenizer);
 
 }  // namespace serval

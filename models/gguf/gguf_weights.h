@@ -1,4 +1,4 @@
-// A GGUF model's tensors as weights in bf16.
+// Reads a GGUF model's tensors as bf16 weights.
 #pragma once
 
 #include <memory>
@@ -9,11 +9,11 @@
 
 namespace serval {
 
-// Checks every name and shape; reads no weight. BF16 tensors are in place where the file aligns them, all
-// others are dequantised and rounded to the nearest bf16. The converters to GGUF reorder the rows of Q and K
-// of the architecture "llama" (each pair of elements that RoPE rotates becomes neighbours); that is undone.
-// Throws Error(kRuntime) where a tensor is missing, of another shape than `model` asks, or one that the model
-// does not use.
+// Checks names and shapes; reads no weights. BF16 tensors are in place if the file aligns them; others are
+// dequantised and rounded to the nearest bf16. For the architecture "llama", converters to GGUF reorder the
+// rows of Q and K so that the two elements that RoPE rotates together are neighbours; read() restores the
+// original order. Throws Error(kRuntime) if a tensor is missing, has a shape other than `model` expects, or
+// is not used by the model.
 std::unique_ptr<const WeightSource> open_gguf_weights(std::shared_ptr<const GgufSet> files,
                                                       const Model& model,
                                                       NotFinite not_finite = NotFinite::kRefused);

@@ -1,4 +1,4 @@
-// The pre-tokenizers that GGUF files name (tokenizer.ggml.pre), in the words of tokenizer.json.
+// The pre-tokenizers that GGUF files name in tokenizer.ggml.pre, written as in tokenizer.json.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@ namespace serval {
 
 struct GgufPreTokenizer {
   std::string_view name;
-  std::string_view json;  // `pre_tokenizer` of the models that use it
-  bool ignore_merges;     // a word that is a token is that token
-  bool adds_bos;          // where the file does not say
-  bool nfc;               // text is normalised first
+  std::string_view json;  // tokenizer.json's "pre_tokenizer" of the models that use it
+  bool ignore_merges;     // a word that is in the vocabulary becomes one token without merges
+  bool adds_bos;          // default of tokenizer.ggml.add_bos_token
+  bool nfc;               // the text is normalised to NFC first
 };
 
-// Null where there is none of that name. Several names may stand for one.
+// Null if the name is unknown. Several names may mean the same pre-tokenizer.
 const GgufPreTokenizer* find_gguf_pre_tokenizer(std::string_view name);
 
 std::string gguf_pre_tokenizer_names();  // "llama-bpe, …"

@@ -1,5 +1,4 @@
-// Against what the `gguf` Python package dequantises: tests/data/gguf/types.gguf, which tools/gguf_goldens.py
-// writes.
+// Compares with the `gguf` Python package: tests/data/gguf/types.gguf, made by tools/gguf_goldens.py.
 #include "models/gguf/dequantise.h"
 
 #include <cstring>
@@ -25,7 +24,7 @@ class Dequantised : public testing::TestWithParam<const char*> {
   }
 };
 
-TEST_P(Dequantised, IsToTheBitWhatGgufMakesOfIt) {
+TEST_P(Dequantised, EqualsTheGgufPackageBitForBit) {
   ASSERT_EQ(tensor_.type->name, GetParam());
   std::vector<float> values(elements_);
   tensor_.type->decode(tensor_.bytes.data(), elements_ / tensor_.type->block_elements, values.data());

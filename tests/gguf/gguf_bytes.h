@@ -1,4 +1,4 @@
-// GGUF files made on the spot, well-formed and otherwise.
+// Writes GGUF files for tests, valid and damaged ones.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ inline std::string gguf_string(std::string_view text) {
 
 class GgufBytes {
  public:
-  // A field of any type; `value` is what stands after the type's number.
+  // Adds a field of any type. `value` is the bytes after the type's number.
   GgufBytes& field(std::string_view key, GgufValueType type, const std::string& value) {
     fields_.push_back(gguf_string(key) + number(static_cast<uint32_t>(type)) + value);
     return *this;
@@ -54,7 +54,7 @@ class GgufBytes {
     return *this;
   }
 
-  // `shape` is row-major. Its place is after the tensors before it, at the next multiple of 32.
+  // Adds a tensor with its data, after earlier tensors at the next multiple of 32. `shape` is row-major.
   GgufBytes& tensor(std::string_view name, uint32_t type, const std::vector<uint64_t>& shape,
                     const std::string& data) {
     data_.resize((data_.size() + 31) / 32 * 32);
@@ -62,7 +62,7 @@ class GgufBytes {
     data_ += data;
     return *this;
   }
-  // One of which nothing else is made.
+  // Adds the entry of a tensor without any data.
   GgufBytes& entry(std::string_view name, uint32_t type, const std::vector<uint64_t>& shape,
                    uint64_t offset) {
     std::string bytes = gguf_string(name) + number(static_cast<uint32_t>(shape.size()));
@@ -85,10 +85,10 @@ class GgufBytes {
   std::string data_;
 };
 
-// ggml's numbers of a few types.
+// ggml's ids of a few types.
 inline constexpr uint32_t kGgmlF32 = 0, kGgmlF16 = 1, kGgmlQ8_0 = 8, kGgmlBf16 = 30;
 
-// The line that parsing ends with.
+// The error line of parsing.
 inline std::string gguf_refusal(const std::string& file) {
   return error_of([&] { parse_gguf(std::as_bytes(std::span(file)), "file"); });
 }

@@ -87,13 +87,13 @@ TEST(Gguf, RefusesAnotherMagicNumberOrVersion) {
             "file: version: a big-endian file; supported: little-endian ones");
 }
 
-TEST(Gguf, RefusesEveryBeginningOfAFile) {
+TEST(Gguf, RefusesEveryTruncatedFile) {
   const std::string file = small_file().bytes();
   for (size_t size = 0; size < file.size(); ++size)
     EXPECT_THAT(gguf_refusal(file.substr(0, size)), HasSubstr("file: ")) << size;
 }
 
-// Nothing of the size that the file claims is allocated: these would not fit into any memory.
+// Memory must not be allocated for the claimed sizes: they exceed any memory.
 TEST(Gguf, RefusesCountsAndLengthsThatTheFileCannotHold) {
   const std::string begin = "GGUF" + number<uint32_t>(3);
   const std::string no_tensors = begin + number<uint64_t>(0), one_field = no_tensors + number<uint64_t>(1);
@@ -118,7 +118,7 @@ TEST(Gguf, RefusesCountsAndLengthsThatTheFileCannotHold) {
             "file: \"key\": needs 8 bytes, but only 0 are left (truncated?)");
 }
 
-// A count that a sparse file could hold: each string takes eight bytes, each boolean one.
+// A sparse file could hold this count: each string takes eight bytes, each boolean one.
 TEST(Gguf, BoundsTheElementsOfAllArraysBeforeItLooksAtThem) {
   const uint64_t most = GgufLimits::kMaxElements;
   for (const GgufValueType type : {GgufValueType::kString, GgufValueType::kBool, GgufValueType::kI8}) {
@@ -140,14 +140,14 @@ TEST(Gguf, RefusesTypesOfValuesThatTheFormatLacks) {
             "file: \"k\": found a value that is neither 0 (false) nor 1 (true)");
 }
 
-TEST(Gguf, RefusesNamesThatAreThereTwice) {
+TEST(Gguf, RefusesDuplicateNames) {
   EXPECT_EQ(gguf_refusal(GgufBytes().u32("k", 1).u32("k", 1).bytes()), "file: \"k\": appears twice");
   GgufBytes file;
   file.tensor("t", kGgmlF32, {8}, std::string(32, 'x')).tensor("t", kGgmlF32, {8}, std::string(32, 'x'));
   EXPECT_EQ(gguf_refusal(file.bytes()), "file: tensor \"t\": appears twice");
 }
 
-// `entry` of 8 elements of F32, with 32 bytes of data.
+// A file with 32 bytes of data and an entry "t" with this type, shape and offset.
 std::string file_with(uint32_t type, const std::vector<uint64_t>& shape, uint64_t offset) {
   GgufBytes file;
   return file.tensor("data", kGgmlF32, {8}, std::string(32, 'x')).entry("t", type, shape, offset).bytes();
@@ -202,7 +202,7 @@ TEST(GgufFields, NameTheFieldAndWhatIsWrongWithIt) {
   EXPECT_EQ(refusal([&] { fields.boolean_or("n", true); }), "file: n: expected true or false");
 }
 
-TEST(Gguf, TakesOrRefusesAnyMutantWithOneLine) {
+TEST(Gguf, ReadsOrRefusesMutantsWithOneLine) {
   const std::string file = small_file().bytes();
   std::mt19937 random(1);
   int refused = 0;

@@ -1,4 +1,4 @@
-// A GGUF file as a model: its configuration and its weights are those of the same model's directory.
+// A GGUF file gives the same configuration and weights as a directory with the same model.
 #include "models/gguf/gguf_model.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ using testing::HasSubstr;
 
 constexpr int64_t kHeadDim = 64;
 
-// The rows in the order of llama.cpp's converter: convert_hf_to_gguf.py, LlamaModel.permute.
+// The rows in the order of llama.cpp's converter (convert_hf_to_gguf.py, LlamaModel.permute).
 std::string interleaved_rows(const std::string& data, int64_t rows) {
   const size_t row_bytes = data.size() / static_cast<size_t>(rows);
   std::string out;
@@ -47,7 +47,7 @@ GgufBytes tiny_fields(const std::string& architecture = "llama") {
   return file.f32(key("rope.freq_base"), 1e4F);
 }
 
-// The tiny model of tests/checkpoint with GGUF's names and rows.
+// The tiny model of tests/checkpoint with GGUF's names and order of rows.
 void add_tiny_tensors(GgufBytes& file, const std::string& dtype, bool tied, size_t from = 0,
                       size_t to = SIZE_MAX) {
   const std::vector<TestTensor> tensors = tiny_tensors(dtype, tied);
@@ -72,7 +72,7 @@ std::shared_ptr<const ModelFiles> opened(const TempDir& dir, const std::string& 
   return open_gguf_model(dir / "tiny.gguf");
 }
 
-// The line with which opening ends, after the file's name.
+// The error line of opening the file, without the file's name.
 std::string refusal(const GgufBytes& file) {
   const TempDir dir;
   const std::string line = error_of([&] { opened(dir, file.bytes()); });
@@ -130,7 +130,8 @@ TEST(GgufModel, LoadsTheWeightsOfEveryPlainTypeWithQAndKInOrder) {
   }
 }
 
-// The tiny model's tensors in their own order, and vectors of the layer beside them.
+// Expects that the rows of Q and K are not reordered for this architecture. `vectors` are the layer's
+// additional vectors: name and size.
 void expect_rows_as_they_are(const char* architecture,
                              const std::vector<std::pair<const char*, int>>& vectors) {
   GgufBytes file = tiny_fields(architecture);
@@ -149,15 +150,15 @@ void expect_rows_as_they_are(const char* architecture,
   expect_tiny_values(*files);
 }
 
-TEST(GgufModel, OfQwen2HasItsRowsAsTheyAreAndBiases) {
+TEST(GgufModel, KeepsTheRowOrderAndReadsTheBiasesOfQwen2) {
   expect_rows_as_they_are("qwen2", {{"q_proj.bias", 128}, {"k_proj.bias", 64}, {"v_proj.bias", 64}});
 }
 
-TEST(GgufModel, OfQwen3HasItsRowsAsTheyAreAndNormsOfHeads) {
+TEST(GgufModel, KeepsTheRowOrderAndReadsTheHeadNormsOfQwen3) {
   expect_rows_as_they_are("qwen3", {{"q_norm.weight", 64}, {"k_norm.weight", 64}});
 }
 
-TEST(GgufModel, ReadsPiecesOfAnySizeAsTheWhole) {
+TEST(GgufModel, ReadingInPiecesEqualsReadingAtOnce) {
   const TempDir dir;
   const auto files = opened(dir, tiny_file());
   const auto source = files->weights(NotFinite::kRefused);
@@ -190,9 +191,8 @@ TEST(GgufModel, OpensASplitModelByItsFirstFile) {
               HasSubstr("m-00002-of-00003.gguf: split.no: this is file 2 of a split model; give the first, "
                         "m-00001-of-00003.gguf"));
   std::filesystem::copy(dir / "m-00001-of-00003.gguf", dir / "renamed.gguf");
-  EXPECT_THAT(
-      error_of([&] { open_gguf_model(dir / "renamed.gguf"); }),
-      HasSubstr("renamed.gguf: split.count: file 1 of 3, whose name does not end in -00001-of-00003.gguf"));
+  EXPECT_THAT(error_of([&] { open_gguf_model(dir / "renamed.gguf"); }),
+              HasSubstr("renamed.gguf: split.count: file 1 of 3; its name must end in -00001-of-00003.gguf"));
   std::filesystem::remove(dir / "m-00003-of-00003.gguf");
   EXPECT_THAT(error_of([&] { open_gguf_model(dir / "m-00001-of-00003.gguf"); }),
               HasSubstr("m-00003-of-00003.gguf: No such file"));
@@ -265,7 +265,7 @@ TEST(GgufModel, RefusesWeightsThatAreNotFinite) {
   ModelWeights::materialise(files->weights(NotFinite::kLoaded));
 }
 
-// What Llama 3.2 has instead of config.json's rope_scaling.
+// rope_freqs of Llama 3.2, which its GGUF files have instead of config.json's rope_scaling.
 std::vector<float> llama3_divisors(double factor) {
   std::vector<float> divisors;
   for (int pair = 0; pair < 32; ++pair) {
@@ -307,7 +307,7 @@ TEST(GgufModel, DividesFrequenciesByOtherRopeFactors) {
   EXPECT_EQ(config.rope_scaling, RopeScaling(LinearRopeScaling{2}));
 }
 
-TEST(GgufModel, RefusesRopeFactorsThatAreNoneOrOfAnotherArchitecture) {
+TEST(GgufModel, RefusesInvalidRopeFactorsAndOtherArchitectures) {
   const auto with_divisors = [](const char* architecture, const std::vector<float>& divisors) {
     GgufBytes file = tiny_fields(architecture);
     file.tensor("rope_freqs.weight", kGgmlF32, {divisors.size()}, bytes_of(divisors));
@@ -325,7 +325,7 @@ TEST(GgufModel, RefusesRopeFactorsThatAreNoneOrOfAnotherArchitecture) {
             "rope_freqs.weight: expected 32 factors of the type F32, one for each pair of a head");
 }
 
-// llama.cpp's loader takes "linear" where no type is given, and an older key of the factor.
+// As llama.cpp: the default type is "linear", and the factor may have its older key.
 TEST(GgufModel, ScalesRopeAsLlamaCpp) {
   const RopeScaling twice = LinearRopeScaling{2};
   EXPECT_EQ(config_of(tiny_fields().f32("llama.rope.scaling.factor", 2)).rope_scaling, twice);

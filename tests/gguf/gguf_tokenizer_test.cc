@@ -1,4 +1,4 @@
-// Tokenizers in GGUF files: equal to `tokenizers` and `sentencepiece` on 2,200 strings a family.
+// Tokenizers in GGUF files give the ids of `tokenizers` and `sentencepiece` on 2,200 strings per family.
 #include "models/gguf/gguf_tokenizer.h"
 
 #include "tests/gguf/gguf_bytes.h"
@@ -30,7 +30,7 @@ Tokenizer tokenizer_of(const GgufBytes& made) {
   return read_gguf_tokenizer(parse_gguf(std::as_bytes(std::span(file)), "file").fields);
 }
 
-// "a" to "c" and two merges; token 5 is a control token, 6 is unused, 7 the user's.
+// "a" to "c" and two merges. Token 5 is a control token, 6 is unused, and 7 is user-defined.
 GgufBytes small_bpe() {
   GgufBytes file;
   file.text("tokenizer.ggml.model", "gpt2").text("tokenizer.ggml.pre", "llama-bpe");
@@ -49,7 +49,7 @@ TEST(GgufTokenizer, KnowsControlAndUserDefinedTokens) {
   EXPECT_EQ(tokenizer.decode(std::vector<std::int32_t>{4, 5, 7}, true), "abc<tool>");
 }
 
-TEST(GgufTokenizer, PutsBosAndEosAroundWhereTheFileOrTheFamilySaysSo) {
+TEST(GgufTokenizer, AddsBosAndEosIfTheFileOrTheFamilyAsksForThem) {
   const auto ids = [](const GgufBytes& file) { return tokenizer_of(file).encode("c", true); };
   EXPECT_THAT(ids(small_bpe()), ElementsAre(2));
   EXPECT_THAT(ids(small_bpe().u32("tokenizer.ggml.bos_token_id", 5)),
@@ -88,7 +88,7 @@ TEST(GgufTokenizer, RefusesByName) {
             "file: tokenizer.ggml.tokens: \"a\" appears twice");
 }
 
-TEST(GgufChatTemplate, IsTheFilesOwn) {
+TEST(GgufChatTemplate, IsReadFromTheFile) {
   const Tokenizer tokenizer = tokenizer_of(small_bpe());
   const auto of = [&](const GgufBytes& made) {
     const std::string file = made.bytes();

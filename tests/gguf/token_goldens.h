@@ -1,4 +1,4 @@
-// What tools/gguf_goldens.py recorded: hashes of the ids that each family's tokenizer makes of the strings of
+// Goldens made by tools/gguf_goldens.py: for each family, hashes of the token ids of the strings in
 // tests/data/tokenizer/strings.json.
 #pragma once
 
@@ -18,7 +18,7 @@ inline std::filesystem::path gguf_data() {
   return std::filesystem::path(SERVAL_TEST_DATA) / "gguf";
 }
 
-// 32-bit FNV-1a of the ids as little-endian numbers.
+// 32-bit FNV-1a of the ids in little-endian order.
 inline std::uint32_t hash_of(std::span<const std::int32_t> ids) {
   std::uint32_t hash = 0x811C9DC5;
   for (const std::byte byte : std::as_bytes(ids))
