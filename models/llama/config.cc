@@ -18,7 +18,7 @@ namespace {
 using nlohmann::json;
 using Limits = ConfigLimits;
 
-// transformers' LlamaConfig where config.json is silent.
+// Defaults of transformers' LlamaConfig for missing fields.
 constexpr int kDefaultMaxPosition = 2048;
 constexpr double kDefaultRmsNormEps = 1e-6;
 
@@ -64,13 +64,13 @@ std::unique_ptr<Model> read_config(const JsonFields& fields) {
   return model;
 }
 
-// transformers has other defaults for other architectures; all published files have these.
+// For fields whose defaults differ between architectures in transformers. All published files have them.
 void require_fields(const JsonFields& fields, std::initializer_list<const char*> keys) {
   for (const char* key : keys)
     if (!fields.has(key)) fields.fail(key, "missing");
 }
 
-// Mistral: a window over the last 4096 tokens unless the file says otherwise, as all since version 0.2 do.
+// If sliding_window is missing, transformers uses 4096. Files of Mistral 0.2 and later set it to null.
 std::unique_ptr<Model> read_mistral(const JsonFields& fields) {
   require_fields(fields, {"num_key_value_heads", "max_position_embeddings"});
   if (!fields.mentions("sliding_window"))
@@ -83,7 +83,7 @@ void refuse_windows(const JsonFields& fields) {
     fields.fail("use_sliding_window", "found true; supported: false");
 }
 
-// Qwen2 and Qwen2.5: biases that no field states, and windows that none of the published sizes uses.
+// Qwen2 and Qwen2.5 always have QKV biases: no field states them. No published size uses sliding windows.
 std::unique_ptr<Model> read_qwen2(const JsonFields& fields) {
   require_fields(fields, {"num_key_value_heads", "max_position_embeddings"});
   refuse_windows(fields);
@@ -92,8 +92,8 @@ std::unique_ptr<Model> read_qwen2(const JsonFields& fields) {
   return model;
 }
 
-// Qwen3 (dense): norms of the heads of Q and K that no field states, heads whose size does not follow from
-// hidden_size, and windows as Qwen2's.
+// Dense Qwen3 always has norms on the heads of Q and K: no field states them. head_dim is not
+// hidden_size / num_attention_heads, so it is required.
 std::unique_ptr<Model> read_qwen3(const JsonFields& fields) {
   require_fields(fields, {"num_key_value_heads", "max_position_embeddings", "head_dim"});
   refuse_windows(fields);

@@ -1,6 +1,6 @@
-// A model of Llama's kind, as its config.json describes it.
+// The configuration of a Llama-like model, read from its config.json.
 //
-// Field names and defaults follow transformers' LlamaConfig. models/llama/rope_config.h reads what it says of
+// Field names and defaults follow transformers' LlamaConfig. models/llama/rope_config.h reads the fields of
 // RoPE.
 #pragma once
 
@@ -17,14 +17,14 @@
 
 namespace serval {
 
-// The "linear" rope_type: all wavelengths are stretched by `factor`.
+// rope_type "linear": multiplies all wavelengths by `factor`.
 struct LinearRopeScaling {
   double factor;
   bool operator==(const LinearRopeScaling&) const = default;
 };
 
-// The "llama3" rope_type: long wavelengths are stretched by `factor`, short ones kept, those between
-// interpolated.
+// rope_type "llama3": multiplies long wavelengths by `factor`, keeps short ones, and interpolates between
+// them.
 struct Llama3RopeScaling {
   double factor;
   double low_freq_factor;
@@ -33,10 +33,10 @@ struct Llama3RopeScaling {
   bool operator==(const Llama3RopeScaling&) const = default;
 };
 
-// The "yarn" rope_type (arxiv.org/abs/2309.00071): pairs that turn more than `beta_fast` times within the
-// original context keep their wavelength, those that turn less than `beta_slow` times are stretched by
-// `factor`, and a linear ramp over the pairs' numbers lies between. `truncate` rounds its ends to whole
-// pairs.
+// rope_type "yarn" (arxiv.org/abs/2309.00071). Pairs that turn more than `beta_fast` times within the
+// original context keep their wavelength. Pairs that turn less than `beta_slow` times have it multiplied by
+// `factor`. Between them, a linear ramp over the pair index blends both. `truncate` rounds the ramp's ends to
+// whole pairs.
 struct YarnRopeScaling {
   double factor;
   double beta_fast;
@@ -46,18 +46,18 @@ struct YarnRopeScaling {
   bool operator==(const YarnRopeScaling&) const = default;
 };
 
-// How RoPE's wavelengths differ from those that rope_theta gives; monostate: not at all.
+// Scaling of RoPE's wavelengths; monostate: none.
 using RopeScaling = std::variant<std::monostate, LinearRopeScaling, Llama3RopeScaling, YarnRopeScaling>;
 
 struct LlamaConfig final : Model {
   double rms_norm_eps = 0;
   double rope_theta = 0;
   RopeScaling rope_scaling;
-  double rope_attention_factor = 1;  // multiplies cosines and sines, and so scores by its square
-  // GGUF's rope_freqs: what divides each pair's frequency before it is scaled; empty: nothing does.
+  double rope_attention_factor = 1;  // multiplies cosines and sines; scores grow by its square
+  // Divisor of each pair's frequency, applied before scaling (GGUF's rope_freqs); empty: none.
   std::vector<float> rope_divisors;
   bool qkv_bias = false;  // Q, K and V have biases, the output projection has none
-  bool qk_norm = false;   // RMS norms of the heads of Q and K, before RoPE
+  bool qk_norm = false;   // RMS norm of each head of Q and K, before RoPE
 
   std::vector<WeightSpec> weights() const override;
   std::vector<ModelConstant> constants(uint32_t context) const override;
@@ -67,7 +67,7 @@ struct LlamaConfig final : Model {
   std::map<std::string, double> parameters() const override;
 };
 
-// Those that this folder reads.
+// The architectures that use LlamaConfig.
 std::span<const Architecture> llama_architectures();
 
 }  // namespace serval

@@ -10,30 +10,31 @@ namespace {
 
 using nlohmann::json;
 
-// Parts that Llama does not have: absent, null, false, 0 and empty mean that the model has none either.
+// Keys of parts that Llama does not have. Absent, null, false, 0 or an empty value means that this model has
+// no such part either.
 constexpr const char* kParts[] = {
     // biases of projections
     "attention_bias", "attention_out_bias", "bias", "lm_head_bias", "mlp_bias", "projectors_bias", "qkv_bias",
     "use_bias", "use_qkv_bias",
-    // norms of queries and keys; layers whose attention and MLP stand side by side
+    // norms of queries and keys; parallel attention and MLP
     "new_decoder_architecture", "parallel_attn", "qk_layernorm", "qk_ln", "use_parallel_residual",
     "use_qk_norm",
     // other positions and masks
     "add_cross_attention", "alibi", "attention_chunk_size", "attn_temperature_tuning", "is_encoder_decoder",
     "learned_pos_emb", "no_rope_layer_interval", "prefix_lm", "rope_interleave",
     "use_bidirectional_attention",
-    // values that are cut off or scaled
+    // clipped or scaled values
     "attn_logit_softcapping", "clip_qkv", "dim_model_base", "final_logit_softcapping", "mlp_multipliers",
     "mup_enabled", "scale_depth", "scale_embedding", "softmax_scale", "swiglu_alpha", "swiglu_limit",
     // experts
     "ffn_config", "is_moe", "moe_intermediate_size", "moe_num_experts", "n_routed_experts",
     "n_shared_experts", "num_experts", "num_experts_per_tok", "num_local_experts", "num_shared_experts",
     "shared_expert_intermediate_size",
-    // attention over compressed keys, layers of several kinds, models within a model
+    // latent attention, layers of several kinds, nested models
     "attn_config", "block_configs", "kv_lora_rank", "multi_query", "pruned_heads", "q_lora_rank",
     "text_config", "v_head_dim"};
 
-// Factors: 1 changes nothing.
+// Factors, whose neutral value is 1.
 constexpr const char* kFactors[] = {"attention_in_multiplier",
                                     "attention_out_multiplier",
                                     "embedding_multiplier",
@@ -52,8 +53,8 @@ bool means_none(const json& value) {
 }
 
 bool is_near(const json& value, double wanted) {
-  constexpr double kMostOff = 1e-6;  // relative: files have seven digits at least
-  return value.is_number() && std::abs(value.get<double>() - wanted) <= kMostOff * wanted;
+  constexpr double kTolerance = 1e-6;  // relative: files have at least seven digits
+  return value.is_number() && std::abs(value.get<double>() - wanted) <= kTolerance * wanted;
 }
 
 void check_parts(const JsonFields& fields) {
@@ -75,11 +76,11 @@ void check_factors(const JsonFields& fields, const ModelShape& model) {
       fields.fail(key, fmt::format("found {}; supported: {}", shown(*value), neutral));
   };
   for (const char* key : kFactors) check(key, 1);
-  check("attention_multiplier", 1 / std::sqrt(model.head_dim));  // what scores are multiplied with
-  check("query_pre_attn_scalar", model.head_dim);                // the square root of it divides them
+  check("attention_multiplier", 1 / std::sqrt(model.head_dim));  // multiplies scores
+  check("query_pre_attn_scalar", model.head_dim);                // its square root divides scores
 }
 
-// A window that is switched off, or holds every position, is none.
+// Accepts a window that is switched off or that covers all positions.
 void check_windows(const JsonFields& fields, const ModelShape& model) {
   const bool in_use = fields.boolean_or("use_sliding_window", true);
   const json* window = fields.find("sliding_window");
@@ -98,7 +99,7 @@ void check_windows(const JsonFields& fields, const ModelShape& model) {
   }
 }
 
-// 1 means that a layer rotates, against what the name says.
+// Despite the key's name, 1 means that a layer uses RoPE.
 void check_rotated_layers(const JsonFields& fields) {
   const json* layers = fields.find("no_rope_layers");
   if (layers == nullptr) return;
@@ -108,7 +109,7 @@ void check_rotated_layers(const JsonFields& fields) {
     fields.fail("no_rope_layers", fmt::format("found {}; supported: 1 for each", shown(*layers)));
 }
 
-// transformers knows SiLU by two names.
+// transformers has two names for SiLU.
 void check_activation(const JsonFields& fields) {
   for (const char* key : {"hidden_act", "hidden_activation"}) {
     const std::string activation = fields.text_or(key, "silu");

@@ -1,10 +1,9 @@
-// Keys of config.json that change what a model computes and that Serval has no instruction for.
+// Refuses keys of config.json that ask for a computation that Serval has no instruction for.
 //
-// They are those of transformers' Llama-like models (5.23: Apertus, Cohere, DeepSeek, DBRX, Exaone, Falcon,
+// The keys come from transformers' Llama-like models (5.23: Apertus, Cohere, DeepSeek, DBRX, Exaone, Falcon,
 // Falcon-H1, Gemma, GPT-NeoX, gpt-oss, Granite, Llama 4, MiniCPM, Mistral, Mixtral, MPT, OLMo, Phi, Qwen,
-// SmolLM, StableLM, …), whose files are sometimes passed off as Llama's. Where their value is the one that
-// changes nothing, they are accepted; so is any key that is not listed, since most say how a model was
-// trained or how it should be served.
+// SmolLM, StableLM, …), because their files sometimes claim to be Llama's. A neutral value is accepted.
+// Unknown keys are accepted too: most describe training or serving.
 #pragma once
 
 #include "models/model.h"
@@ -12,8 +11,8 @@
 
 namespace serval {
 
-// Throws Error(kRuntime) with the first key whose value asks for another forward pass than Llama's. `model`
-// has heads and positions already.
+// Throws Error(kRuntime) with the first key whose value asks for a forward pass other than Llama's. Needs
+// model.head_dim and model.max_position.
 void check_config_options(const JsonFields& fields, const ModelShape& model);
 
 }  // namespace serval

@@ -1,4 +1,4 @@
-// The network of Llama and its kind: which weights it has, and its pass as a graph of instructions.
+// Llama-like networks: their weights, and their forward pass as a graph of instructions.
 #pragma once
 
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace serval {
 
-// Names under which the graph's own tensors stand in the tensor table, beside model_tensor::kLogits; weights
-// have their checkpoint names, the state's parts those of vm/state/names.h, and layer i's caches are
+// Names of the graph's tensors in the tensor table, besides model_tensor::kLogits. Weights have their
+// checkpoint names, parts of the state have the names of vm/state/names.h, and the caches of layer i are
 // "cache.i.k" and "cache.i.v".
 namespace llama_tensor {
 inline constexpr const char* kRope = "rope";
@@ -19,7 +19,7 @@ inline constexpr const char* kSquares = "squares";
 inline constexpr const char* kProjected = "projected";
 inline constexpr const char* kQuery = "query";
 inline constexpr const char* kPartial = "partial";
-inline constexpr const char* kExchange = "exchange";  // partial sums, of several ranks
+inline constexpr const char* kExchange = "exchange";  // partial sums that ranks push to each other
 inline constexpr const char* kAttention = "attention";
 inline constexpr const char* kMlp = "mlp";
 inline constexpr const char* kParts = "parts";  // .i: sums over part i of a matrix's columns
@@ -30,7 +30,8 @@ inline constexpr const char* kFinalNorm = "model.norm.weight";
 inline constexpr const char* kLmHead = "lm_head.weight";
 }  // namespace llama_tensor
 
-// Hugging Face's names. A layer's begin with "model.layers.{layer}."; a tied LM head is the embedding.
+// Under Hugging Face's names; names of a layer begin with "model.layers.{layer}.". A tied LM head is not
+// listed: it is the embedding.
 std::vector<WeightSpec> llama_weights(const LlamaConfig& config);
 
 // As Model::graph().

@@ -18,7 +18,7 @@ double scale_llama3(double frequency, const Llama3RopeScaling& scaling) {
   return (1 - kept) * frequency / scaling.factor + kept * frequency;
 }
 
-// The share of a frequency that YaRN divides by its factor, for a pair of a head's elements.
+// YaRN's ramp over the pairs of a head: the share of a pair's frequency that is divided by the factor.
 class YarnRamp {
  public:
   YarnRamp(const LlamaConfig& config, const YarnRopeScaling& scaling) {
@@ -35,7 +35,7 @@ class YarnRamp {
     }
     begin_ = std::max(begin_, 0.0);
     end_ = std::min(end_, config.head_dim - 1.0);
-    if (begin_ == end_) end_ += 0.001;  // transformers' way to have no ramp of length 0
+    if (begin_ == end_) end_ += 0.001;  // as transformers: avoids a ramp of length 0
   }
   double share(int pair) const { return std::clamp((pair - begin_) / (end_ - begin_), 0.0, 1.0); }
 
@@ -47,8 +47,7 @@ double scale_yarn(double frequency, const YarnRopeScaling& scaling, double share
   return frequency / scaling.factor * share + frequency * (1 - share);
 }
 
-// The frequency of a pair, scaled.
-double scaled(const LlamaConfig& config, double frequency, int pair) {
+double scaled_frequency(const LlamaConfig& config, double frequency, int pair) {
   if (const auto* linear = std::get_if<LinearRopeScaling>(&config.rope_scaling))
     return frequency / linear->factor;
   if (const auto* llama3 = std::get_if<Llama3RopeScaling>(&config.rope_scaling))
@@ -65,7 +64,7 @@ std::vector<float> rope_inverse_frequencies(const LlamaConfig& config) {
   for (int pair = 0; pair < config.head_dim / 2; ++pair) {
     double frequency = std::pow(config.rope_theta, -2.0 * pair / config.head_dim);
     if (!config.rope_divisors.empty()) frequency /= config.rope_divisors[static_cast<size_t>(pair)];
-    frequencies.push_back(static_cast<float>(scaled(config, frequency, pair)));
+    frequencies.push_back(static_cast<float>(scaled_frequency(config, frequency, pair)));
   }
   return frequencies;
 }

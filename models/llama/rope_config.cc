@@ -16,11 +16,11 @@ namespace {
 using nlohmann::json;
 using Limits = ConfigLimits;
 
-constexpr double kDefaultTheta = 1e4;  // of LlamaConfig and of the configurations that follow it
+constexpr double kDefaultTheta = 1e4;  // of LlamaConfig and the configurations derived from it
 constexpr double kMaxAttentionFactor = 1e3;
 constexpr double kMaxTurns = 1e6;  // of beta_fast and beta_slow
 
-// The types that are known, and the keys that each has beside those of kCommonKeys.
+// A supported rope_type and its keys besides kCommonKeys.
 struct RopeType {
   std::string_view name;
   std::vector<std::string_view> keys;
@@ -35,20 +35,20 @@ const std::vector<RopeType>& rope_types() {
       {"llama3", {"factor", "low_freq_factor", "high_freq_factor"}}};
   return types;
 }
-// "finetuned" says how a model was made.
+// "finetuned" has no effect: it describes the training.
 constexpr std::string_view kCommonKeys[] = {
     "rope_type", "type", "rope_theta", "partial_rotary_factor", "original_max_position_embeddings",
     "finetuned"};
-// A type without these computes as one that has them with the value 1.
+// Accepted with the value 1 for types that do not use them: a factor of 1 changes nothing.
 constexpr std::string_view kFactors[] = {"factor", "attention_factor", "attn_factor", "extrapolation_factor"};
 
-// One of the two objects.
-struct Statement {
+// Contents of "rope_scaling" or "rope_parameters".
+struct RopeObject {
   std::string key;  // of the object
   std::string type;
   RopeScaling scaling;
   double attention_factor = 1;
-  int64_t max_position = 0;  // what it extends the context to
+  int64_t max_position = 0;  // extended context
 };
 
 void check_partial_rotary(const JsonFields& fields) {
@@ -70,13 +70,13 @@ std::string read_type(const JsonFields& fields) {
   fields.fail(key, fmt::format("found {}; supported: {}", shown(type), fmt::join(names, ", ")));
 }
 
-// As it is where it is a plain word; files choose their keys.
+// Quotes keys that are not plain words: a file may contain any key.
 std::string shown_key(const std::string& key) {
   const bool is_word = std::ranges::all_of(key, [](char c) { return c == '_' || (c >= 'a' && c <= 'z'); });
   return is_word && !key.empty() && key.size() < 40 ? key : shown(json(key));
 }
 
-// Each key is one that the type uses, or has no effect.
+// Refuses a key that the type does not use, unless its value has no effect.
 void check_keys(const JsonFields& fields, const json& object, const std::string& type) {
   const std::vector<std::string_view>& used = std::ranges::find(rope_types(), type, &RopeType::name)->keys;
   for (const auto& [key, value] : object.items()) {
@@ -119,11 +119,11 @@ Llama3RopeScaling read_llama3(const JsonFields& fields, int64_t original_positio
   return scaling;
 }
 
-// "factor": null stands for the stretched context by the original one.
+// "factor": null means max_position_embeddings / original_max_position_embeddings.
 YarnRopeScaling read_yarn(const JsonFields& fields, const LlamaConfig& config, int64_t original_position) {
   const bool is_ratio = fields.mentions("factor") && !fields.has("factor");
   const double ratio = static_cast<double>(config.max_position) / static_cast<double>(original_position);
-  const auto turns = [&](const char* key, double otherwise) {  // 0 stands for the default as well
+  const auto turns = [&](const char* key, double otherwise) {  // 0 means the default too
     const double value = fields.number_or(key, otherwise, 0, kMaxTurns);
     return value == 0 ? otherwise : value;
   };
@@ -135,8 +135,8 @@ YarnRopeScaling read_yarn(const JsonFields& fields, const LlamaConfig& config, i
 }
 
 double read_yarn_attention(const JsonFields& fields, double factor) {
-  constexpr double kMostOff = 1e-6;  // relative, between two statements of one factor
-  const auto grown = [factor](double scale) { return 0.1 * scale * std::log(factor) + 1; };
+  constexpr double kTolerance = 1e-6;  // relative
+  const auto mscale_of = [factor](double scale) { return 0.1 * scale * std::log(factor) + 1; };
   const double scale = fields.number_or("mscale", 0, 0, kMaxAttentionFactor);
   const double scale_all = fields.number_or("mscale_all_dim", 0, 0, kMaxAttentionFactor);
   if ((scale == 0) != (scale_all == 0)) {
@@ -144,10 +144,10 @@ double read_yarn_attention(const JsonFields& fields, double factor) {
         scale == 0 ? std::pair("mscale_all_dim", "mscale") : std::pair("mscale", "mscale_all_dim");
     fields.fail(has, fmt::format("found {}, but no {}; expected both or none", scale + scale_all, lacks));
   }
-  const double by_scales = scale == 0 ? grown(1) : grown(scale) / grown(scale_all);
+  const double by_scales = scale == 0 ? mscale_of(1) : mscale_of(scale) / mscale_of(scale_all);
   if (!fields.has("attention_factor")) return by_scales;
   const double stated = fields.number("attention_factor", 1 / kMaxAttentionFactor, kMaxAttentionFactor);
-  if (scale != 0 && std::abs(stated - by_scales) > kMostOff * by_scales) {
+  if (scale != 0 && std::abs(stated - by_scales) > kTolerance * by_scales) {
     fields.fail("attention_factor",
                 fmt::format("found {}, but mscale and mscale_all_dim give {}; expected one factor", stated,
                             by_scales));
@@ -155,28 +155,28 @@ double read_yarn_attention(const JsonFields& fields, double factor) {
   return stated;
 }
 
-int64_t stretched(int64_t positions, double factor) {
+int64_t scaled_context(int64_t positions, double factor) {
   const double most = static_cast<double>(positions) * factor;
   return static_cast<int64_t>(std::min(most, static_cast<double>(Limits::kMaxPosition)));
 }
 
-Statement read_statement(const JsonFields& all, const char* key, const LlamaConfig& config) {
+RopeObject read_rope_object(const JsonFields& all, const char* key, const LlamaConfig& config) {
   const JsonFields fields = all.object(key);
   check_partial_rotary(fields);
-  Statement statement{key, read_type(fields), {}, 1, config.max_position};
-  check_keys(fields, *all.find(key), statement.type);
+  RopeObject rope{key, read_type(fields), {}, 1, config.max_position};
+  check_keys(fields, *all.find(key), rope.type);
   const int64_t original = read_original_position(all, fields, config);
-  if (statement.type == "linear") {
-    statement.scaling = LinearRopeScaling{read_factor(fields)};
-    statement.max_position = stretched(original, read_factor(fields));
-  } else if (statement.type == "llama3") {
-    statement.scaling = read_llama3(fields, original);
-  } else if (statement.type == "yarn") {
+  if (rope.type == "linear") {
+    rope.scaling = LinearRopeScaling{read_factor(fields)};
+    rope.max_position = scaled_context(original, read_factor(fields));
+  } else if (rope.type == "llama3") {
+    rope.scaling = read_llama3(fields, original);
+  } else if (rope.type == "yarn") {
     const YarnRopeScaling scaling = read_yarn(fields, config, original);
-    statement.scaling = scaling;
-    statement.attention_factor = read_yarn_attention(fields, scaling.factor);
-    statement.max_position = stretched(original, scaling.factor);
-  } else if (statement.type == "dynamic") {
+    rope.scaling = scaling;
+    rope.attention_factor = read_yarn_attention(fields, scaling.factor);
+    rope.max_position = scaled_context(original, scaling.factor);
+  } else if (rope.type == "dynamic") {
     read_factor(fields);
     if (original != config.max_position) {
       fields.fail("original_max_position_embeddings",
@@ -184,23 +184,24 @@ Statement read_statement(const JsonFields& all, const char* key, const LlamaConf
                               original, config.max_position));
     }
   }
-  return statement;
+  return rope;
 }
 
-// An empty object says nothing.
-bool is_statement(const JsonFields& all, const char* key) {
+// An empty object counts as missing.
+bool has_rope_object(const JsonFields& all, const char* key) {
   const json* object = all.find(key);
   return object != nullptr && !(object->is_object() && object->empty());
 }
 
-std::optional<Statement> find_statement(const JsonFields& all, const char* key, const LlamaConfig& config) {
-  return is_statement(all, key) ? std::optional(read_statement(all, key, config)) : std::nullopt;
+std::optional<RopeObject> find_rope_object(const JsonFields& all, const char* key,
+                                           const LlamaConfig& config) {
+  return has_rope_object(all, key) ? std::optional(read_rope_object(all, key, config)) : std::nullopt;
 }
 
-// Of both objects, where both are there.
-std::optional<Statement> find_scaling(const JsonFields& all, const LlamaConfig& config) {
-  auto older = find_statement(all, "rope_scaling", config),
-       newer = find_statement(all, "rope_parameters", config);
+// Files may have both objects: rope_scaling wins, and rope_parameters must agree with it or not scale.
+std::optional<RopeObject> find_scaling(const JsonFields& all, const LlamaConfig& config) {
+  auto older = find_rope_object(all, "rope_scaling", config),
+       newer = find_rope_object(all, "rope_parameters", config);
   if (!older || !newer) return older ? older : newer;
   const bool same = older->scaling == newer->scaling && older->attention_factor == newer->attention_factor;
   if (same || newer->type == "default") return older;
@@ -223,18 +224,18 @@ double read_theta(const JsonFields& all) {
     where = prefix;
   };
   add(all, "");
-  if (is_statement(all, "rope_scaling")) add(all.object("rope_scaling"), "rope_scaling.");
-  if (!is_statement(all, "rope_parameters")) return theta.value_or(kDefaultTheta);
-  const bool is_lost_by_transformers = !theta && is_statement(all, "rope_scaling");
+  if (has_rope_object(all, "rope_scaling")) add(all.object("rope_scaling"), "rope_scaling.");
+  if (!has_rope_object(all, "rope_parameters")) return theta.value_or(kDefaultTheta);
+  const bool transformers_ignores_it = !theta && has_rope_object(all, "rope_scaling");
   add(all.object("rope_parameters"), "rope_parameters.");
-  if (is_lost_by_transformers && theta.value_or(kDefaultTheta) != kDefaultTheta) {
-    spdlog::warn("{}: {} is taken; transformers takes {} unless rope_scaling has it",
+  if (transformers_ignores_it && theta.value_or(kDefaultTheta) != kDefaultTheta) {
+    spdlog::warn("{}: using {}; transformers uses {} unless rope_scaling has a rope_theta",
                  all.where("rope_parameters.rope_theta"), *theta, kDefaultTheta);
   }
   return theta.value_or(kDefaultTheta);
 }
 
-// What a GGUF file says beyond config.json: models/gguf/gguf_config.cc writes it.
+// Fields of GGUF files that config.json does not have. models/gguf/gguf_config.cc writes them.
 void read_gguf_rope(const JsonFields& all, LlamaConfig& config) {
   if (!all.has("gguf_rope")) return;
   const JsonFields fields = all.object("gguf_rope");
@@ -258,11 +259,11 @@ void read_gguf_rope(const JsonFields& all, LlamaConfig& config) {
 void read_rope(const JsonFields& fields, LlamaConfig& config) {
   check_partial_rotary(fields);
   config.rope_theta = read_theta(fields);
-  if (const auto statement = find_scaling(fields, config)) {
-    config.rope_scaling = statement->scaling;
-    config.rope_attention_factor = statement->attention_factor;
-    config.max_position = std::max(config.max_position, static_cast<int>(statement->max_position));
-    if (statement->type == "yarn" && config.rope_theta == 1)
+  if (const auto rope = find_scaling(fields, config)) {
+    config.rope_scaling = rope->scaling;
+    config.rope_attention_factor = rope->attention_factor;
+    config.max_position = std::max(config.max_position, static_cast<int>(rope->max_position));
+    if (rope->type == "yarn" && config.rope_theta == 1)
       fields.fail("rope_theta", "found 1; RoPE of the type \"yarn\" needs more");
   }
   read_gguf_rope(fields, config);

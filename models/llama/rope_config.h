@@ -1,6 +1,5 @@
-// What config.json says of RoPE: "rope_theta" beside "rope_scaling" (transformers 4), and "rope_parameters"
-// (transformers 5), which has both in one object. The formulas and defaults are those of transformers 5.23,
-// modeling_rope_utils.py.
+// Reads RoPE's fields in config.json: "rope_theta" and "rope_scaling" (transformers 4), or "rope_parameters",
+// which holds both (transformers 5). Formulas and defaults: transformers 5.23, modeling_rope_utils.py.
 #pragma once
 
 #include <map>
@@ -11,20 +10,20 @@
 
 namespace serval {
 
-// Fills in everything of RoPE; `config` has max_position and head_dim already.
+// Sets all RoPE members of `config`. Its max_position and head_dim must be set.
 //
-// Where the file has both objects, "rope_scaling" says how to scale, as in transformers, provided that
-// "rope_parameters" says the same or does not scale. A rope_theta may stand in either and beside them.
-// "linear" and "yarn" extend max_position to the stretched context. "dynamic" computes what "default" does:
-// transformers stretches only beyond max_position_embeddings, where this model ends.
+// If the file has both objects, "rope_scaling" is used, as in transformers, and "rope_parameters" must agree
+// with it or not scale. rope_theta may be in either object or beside them. "linear" and "yarn" extend
+// max_position to the scaled context. "dynamic" equals "default": transformers scales only beyond
+// max_position_embeddings, which this model does not exceed.
 //
-// Throws Error(kRuntime) for statements that disagree, for a type or a key that is not known, and for a key
-// that the type does not use.
+// Throws Error(kRuntime) for fields that disagree, for an unknown type or key, and for a key that the type
+// does not use.
 void read_rope(const JsonFields& fields, LlamaConfig& config);
 
-// What Model::parameters() says of it: "rope_theta", and as far as they apply "rope_scaling.factor" and the
-// other numbers of a scaling under config.json's names, "rope_scaling.attention_factor", and "rope_freqs.0"
-// and so on for what divides the frequencies.
+// Adds RoPE's entries of Model::parameters(): "rope_theta"; if they apply, "rope_scaling.factor" and the
+// other numbers of the scaling under config.json's names, "rope_scaling.attention_factor", and
+// "rope_freqs.0", … for the divisors of frequencies.
 void add_rope_parameters(const LlamaConfig& config, std::map<std::string, double>& parameters);
 
 }  // namespace serval

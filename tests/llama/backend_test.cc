@@ -405,7 +405,7 @@ TEST(HostBackend, RefusesAProgramThatComputesSomethingElse) {
       i.set(op);
     }
   };
-  EXPECT_THAT(refusal(norm_of_another_layer), HasSubstr("(embed): norm is not that of model tiny"));
+  EXPECT_THAT(refusal(norm_of_another_layer), HasSubstr("(embed): norm differs from model tiny"));
 }
 
 Tensor& tensor(Program& program, const char* name) {
@@ -428,7 +428,7 @@ TEST(HostBackend, RefusesAProgramOfAnotherModel) {
   EXPECT_THAT(refusal(as_it_is, config), HasSubstr("limits.max_context: 320; limit: 1 to 256"));
   config = tiny_config();
   config.num_layers = 2;
-  EXPECT_THAT(refusal(as_it_is, config), HasSubstr("the model has none of this name"));
+  EXPECT_THAT(refusal(as_it_is, config), HasSubstr("the model has no tensor of this name"));
   config.num_layers = 4;
   EXPECT_THAT(refusal(as_it_is, config), HasSubstr("is missing"));
 }

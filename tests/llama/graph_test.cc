@@ -264,11 +264,13 @@ TEST(LlamaGraph, MultipliesGateAndUpInWideTilesWhereThatHalvesTheWaves) {
   };
   for (const uint32_t rows : {17U, 64U}) {
     SCOPED_TRACE(rows);
-    EXPECT_EQ(tiles("llama-3.1-8b", rows), (Tiles{{16, 112}}));     // of 224, some SMs would have two
-    EXPECT_EQ(tiles("llama-3.2-1b", rows), (Tiles{{8, 128}}));      // no SM has two
-    EXPECT_EQ(tiles("qwen2.5-7b", rows), (Tiles{{8, 296}}));        // three, or two twice as wide
-    EXPECT_EQ(tiles("qwen2.5-7b", rows, 148), (Tiles{{16, 148}}));  // one of twice as many units
-    EXPECT_EQ(tiles("smollm2-360m", rows, 20), (Tiles{{8, 40}}));   // kernels of heads of 64 have none
+    EXPECT_EQ(tiles("llama-3.1-8b", rows), (Tiles{{16, 112}}));  // with 224 tiles, some SMs would have two
+    EXPECT_EQ(tiles("llama-3.2-1b", rows), (Tiles{{8, 128}}));   // no SM has two
+    EXPECT_EQ(tiles("qwen2.5-7b", rows), (Tiles{{8, 296}}));     // three tiles take less than two wide ones
+    EXPECT_EQ(tiles("qwen2.5-7b", rows, 148),
+              (Tiles{{16, 148}}));  // each SM has one wide tile instead of two
+    EXPECT_EQ(tiles("smollm2-360m", rows, 20),
+              (Tiles{{8, 40}}));  // kernels for head_dim 64 have no wide tiles
     EXPECT_EQ(tiles("llama-2-7b", rows, 100), (Tiles{{16, 86}}));
   }
   EXPECT_EQ(tiles("llama-3.1-8b", 65),
@@ -329,7 +331,8 @@ TEST(LlamaGraph, HasATileOrderForSingleRows) {
   EXPECT_EQ(refusal(one, config), "");
   GraphOptions two = one, tiles = one, ranks = one;
   two.rows = tiles.tile_rows = ranks.ranks = 2;
-  EXPECT_THAT(refusal(two, config), HasSubstr("tile order: for vectors of one row, on one device"));
+  EXPECT_THAT(refusal(two, config),
+              HasSubstr("tile order: supported with 1 row, without tiles, on 1 device"));
   EXPECT_THAT(refusal(tiles, config), HasSubstr("tile order"));
   EXPECT_THAT(refusal(ranks, tiny_shared_config()), HasSubstr("tile order"));
   EXPECT_THAT(refusal(one, norms), HasSubstr("without norms of the heads"));

@@ -17,7 +17,7 @@ namespace {
 
 const std::filesystem::path kModel = std::filesystem::path(SERVAL_SOURCE_DIR) / "assets" / "serval-stories";
 
-// Our values are rounded to bf16 on the way, those of transformers are not; logits reach 22.
+// Serval rounds intermediate values to bf16, transformers does not. Logits reach 22.
 constexpr double kMaxDifference = 0.12;
 
 void expect_the_logits_of_transformers(const BackendOptions& options) {
