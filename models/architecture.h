@@ -1,4 +1,4 @@
-// One kind of config.json that is understood.
+// An architecture that config.json may name.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,9 @@ namespace serval {
 
 struct Architecture {
   const char* model_type;  // config.json's "model_type"
-  const char* class_name;  // the one of its "architectures", a class of transformers
-  // Reads everything but the name. Throws Error(kRuntime) with one line that names file and field.
+  const char* class_name;  // the single entry of "architectures": a class of transformers
+  // Reads every field except the model's name. Throws Error(kRuntime) with one line that names file and
+  // field.
   std::unique_ptr<Model> (*read)(const JsonFields& fields);
 };
 

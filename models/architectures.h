@@ -1,6 +1,6 @@
-// From a config.json to a model, by its "model_type" and "architectures".
+// Reads a config.json into a Model. Its "model_type" and "architectures" choose the architecture.
 //
-// Everything read is checked against ConfigLimits before it is used. The functions throw
+// Every value is checked against ConfigLimits before it is used. The functions throw
 // serval::Error(kRuntime) with one line that names the file and the field.
 #pragma once
 
@@ -14,14 +14,15 @@
 
 namespace serval {
 
-// The model of a directory, called as it: config.json and, where there is one, generation_config.json, whose
-// token ids win. Of weights, only an LM head beside a tied embedding is looked at.
+// Reads config.json and, if it exists, generation_config.json, whose token ids replace those of config.json.
+// The model gets the directory's name. Reads no weights, except to compare a stored LM head with a tied
+// embedding (models/checkpoint/tied_weights.h).
 std::shared_ptr<const Model> read_model(const std::filesystem::path& model_dir);
 
-// The text of a config.json; `name` becomes the model's name and the start of error lines.
+// Parses the text of a config.json. Error lines start with `name`, which is also the model's name.
 std::shared_ptr<const Model> parse_model(std::string_view json_text, const std::string& name);
 
-// The same, parsed, for a model called `name`; `source` starts error lines.
+// As parse_model(), for a parsed config.json. Error lines start with `source`.
 std::shared_ptr<const Model> parse_model_tree(const nlohmann::json& config, const std::string& source,
                                               const std::string& name);
 

@@ -1,4 +1,4 @@
-// What the files of all models say in the same way: the tokens that begin and end a text, and how to sample.
+// Fields that all architectures share: BOS and EOS tokens, and recommended sampling.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@
 
 namespace serval {
 
-// "bos_token_id" and "eos_token_id", which is one id or a list of them; model.vocab_size is their limit.
-// Leaves alone what the fields do not name.
+// Reads "bos_token_id" and "eos_token_id" (one id or a list). Ids must be below model.vocab_size. A missing
+// field leaves the model's value unchanged.
 void read_special_tokens(const JsonFields& fields, ModelShape& model);
 
-// generation_config.json: recommended sampling, and token ids, which win over those of config.json.
+// Reads generation_config.json: recommended sampling, and token ids, which replace those of config.json.
 void read_generation_config(const JsonFields& fields, ModelShape& model);
 
-// The same for the file's text; `source` starts error lines.
+// As read_generation_config(), for the file's text. Error lines start with `source`.
 void apply_generation_config(std::string_view json_text, const std::string& source, ModelShape& model);
 
 }  // namespace serval

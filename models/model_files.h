@@ -1,5 +1,5 @@
-// What a model's files hold: its shape, and, read when asked for, its tokenizer, chat template and weights.
-// A Hugging Face directory has them in several files, a GGUF file all in one.
+// A model's files: a Hugging Face directory, or a GGUF file, which holds everything. The configuration is
+// read at once; tokenizer, chat template and weights are read by the functions that return them.
 #pragma once
 
 #include <filesystem>
@@ -13,27 +13,27 @@
 
 namespace serval {
 
-// Immutable; all functions may be called from several threads. Those that read throw Error(kRuntime) with one
-// line that names the file and the field.
+// Immutable and thread-safe. Functions that read files throw Error(kRuntime) with one line that names the
+// file and the field.
 class ModelFiles {
  public:
   virtual ~ModelFiles() = default;
   virtual std::shared_ptr<const Model> model() const = 0;
-  // The directory, or the file: what `-m` would name.
+  // The directory or file, as passed to `-m`.
   virtual std::filesystem::path path() const = 0;
-  virtual const char* format() const = 0;    // of the weights' files: "safetensors" or "GGUF"
-  virtual int64_t stored_bytes() const = 0;  // of the weights in the files
+  virtual const char* format() const = 0;    // of the weights: "safetensors" or "GGUF"
+  virtual int64_t stored_bytes() const = 0;  // size of the weights as stored
   virtual bool has_tokenizer() const = 0;
   virtual Tokenizer tokenizer() const = 0;
-  // The file that it comes from, for error lines.
+  // File that holds the tokenizer, for error lines.
   virtual std::filesystem::path tokenizer_path() const = 0;
-  // The model's own. Throws, naming the choices, where there is none.
+  // The model's own chat template. If it has none, throws an error that names the alternatives.
   virtual ChatTemplate chat_template(const Tokenizer& tokenizer) const = 0;
   virtual std::unique_ptr<const WeightSource> weights(NotFinite not_finite) const = 0;
 };
 
-// A Hugging Face directory or a GGUF file, of a split one the first. Reads the configuration and nothing
-// else.
+// Opens a Hugging Face directory or a GGUF file (the first one of a split model). Reads only the
+// configuration.
 std::shared_ptr<const ModelFiles> open_model_files(const std::filesystem::path& path);
 
 }  // namespace serval

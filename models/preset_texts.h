@@ -1,4 +1,4 @@
-// The text of every preset; CMake writes the definition from configs/*.json.
+// The text of every preset. CMake generates the definition from configs/*.json.
 #pragma once
 
 #include <span>
@@ -7,7 +7,7 @@
 namespace serval {
 
 struct PresetText {
-  std::string_view name;  // the file's, without .json
+  std::string_view name;  // file name without .json
   std::string_view json;
 };
 

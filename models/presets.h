@@ -1,5 +1,5 @@
-// The configurations of configs/*.json, embedded in the library, so that the installed program needs no
-// files.
+// The configurations in configs/*.json. They are embedded in the library, so that the installed program needs
+// no files.
 #pragma once
 
 #include <memory>
@@ -11,10 +11,10 @@
 
 namespace serval {
 
-// In alphabetical order.
+// Sorted.
 std::vector<std::string> preset_names();
 
-// Null where there is none of that name.
+// Null if no preset has that name.
 std::shared_ptr<const Model> find_preset(std::string_view name);
 
 }  // namespace serval

@@ -31,7 +31,7 @@ std::string layout_of(const Tensor& t) {
   return fmt::format("{}, row order {}, head_dim {}", describe(t), static_cast<int>(t.row_order), t.head_dim);
 }
 
-// As the graph that the program was compiled from said; what is said wrongly shows in the tensors' shapes.
+// Read from the program's metadata, which is untrusted: with a wrong value, the shapes of tensors differ.
 uint32_t tile_rows_of(const Program& program) {
   const auto found = program.metadata.find(kTileRowsMetadata);
   uint32_t rows = 0;
@@ -75,7 +75,7 @@ void require_fit(const Program& program, const Model& model) {
   }
   for (const Tensor& t : program.tensors) {
     if (found.contains(Place{t.name, t.device}))
-      refuse(model, fmt::format("tensor '{}': the model has none of this name", name_in(program, t)));
+      refuse(model, fmt::format("tensor '{}': the model has no tensor of this name", name_in(program, t)));
   }
 }
 

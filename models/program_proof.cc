@@ -62,7 +62,7 @@ std::optional<Violation> Comparison::run() {
   return compare_contents();
 }
 
-// The graph's nodes are in an order in which they can run.
+// The graph lists its nodes in an order in which they can run.
 void Comparison::visit_graph() {
   for (uint32_t n = 0; n < graph_.nodes.size(); ++n) {
     if (of_graph_.visit(n, graph_.nodes[n], footprint_of(graph_.nodes[n]))) {
@@ -88,7 +88,7 @@ Violation Comparison::difference(uint32_t index) const {
       fmt::format("{}: {}", where(program_, index), how_it_differs(program_.instructions[index])), {index});
 }
 
-// From the graph's instruction of the same operation, of the layer that the record says it is of.
+// Compares the record with the graph's instructions of the same operation and layer (tag).
 std::string Comparison::how_it_differs(const Instruction& record) const {
   const Instruction* of_layer = nullptr;
   const char* operand = nullptr;
@@ -98,7 +98,7 @@ std::string Comparison::how_it_differs(const Instruction& record) const {
     is_known = true;
     if (node.tag != record.tag) continue;
     const char* const other = first_difference(program_.tensors, record, graph_.tensors, node);
-    if (other == nullptr) return fmt::format("reads something else than in model {}", model_.name);
+    if (other == nullptr) return fmt::format("reads other values than in model {}", model_.name);
     if (of_layer == nullptr) {
       of_layer = &node;
       operand = other;
@@ -106,7 +106,7 @@ std::string Comparison::how_it_differs(const Instruction& record) const {
   }
   if (!is_known) return fmt::format("model {} has no such operation", model_.name);
   if (of_layer == nullptr) return fmt::format("model {} has no such operation in this layer", model_.name);
-  return fmt::format("{} is not that of model {}", operand, model_.name);
+  return fmt::format("{} differs from model {}", operand, model_.name);
 }
 
 std::optional<Violation> Comparison::compare_contents() {
@@ -115,7 +115,7 @@ std::optional<Violation> Comparison::compare_contents() {
     if (tensor.kind != TensorKind::kState && tensor.kind != TensorKind::kKvCache) continue;
     const std::optional<TensorId> here = program_.find_tensor(tensor.name, tensor.device);
     if (here && of_program_.contents().same_as(*here, of_graph_.contents(), {t})) continue;
-    return violation(fmt::format("{}: a pass leaves something else there than with model {}",
+    return violation(fmt::format("{}: after a pass it holds other values than in model {}",
                                  name_in(program_, tensor), model_.name),
                      {});
   }

@@ -1,4 +1,4 @@
-// Whether a valid program computes what a model's graph says.
+// Proves that a valid program computes what a model's graph computes.
 #pragma once
 
 #include <optional>
@@ -9,16 +9,16 @@
 
 namespace serval {
 
-// The first difference between what a program computes and what the model's graph for as many rows, SMs and
-// devices does; none if they are the same but for placement, how stages are cut into instructions, and how
-// tensors, instructions and counters are numbered. It is proven by values (scheduler/values.h): each
-// instruction must compute what one of the graph does, and after a pass the state and the KV caches must hold
-// what they hold after the graph's. The program must be valid. Thread-safe.
+// The first difference between what a program computes and what graph_of(program, model) computes. Placement,
+// how stages are cut into instructions, and the numbering of tensors, instructions and counters may differ.
+//
+// The comparison uses values (scheduler/values.h): each instruction must compute the value of an instruction
+// of the graph, and after a pass the state and the KV caches must hold the same values as after the graph's
+// pass. The program must be valid. Thread-safe.
 std::optional<Violation> difference_from(const Program& program, const Model& model);
 
-// Throws Error(kRuntime) with the difference's line. Engines call it for programs that they have not
-// compiled. Of a program without instructions, which is yet to be compiled, only the limits and tensors are
-// compared.
+// Throws Error(kRuntime) with the message of difference_from(). Engines call it for programs that they did
+// not compile themselves. If the program has no instructions yet, only limits and tensors are compared.
 void require_model(const Program& program, const Model& model);
 
 }  // namespace serval

@@ -21,7 +21,8 @@ void require_multiple(const char* field, int value, uint32_t of, uint32_t ranks)
               fmt::format("{}: {}; expected {} to share it among {} GPUs", field, value, expected, ranks));
 }
 
-// A matrix of one row is no page image (vm/tensor.h), which is what the rank's instructions read.
+// Instructions of several ranks read the table as a page image, and a matrix of one row has none
+// (vm/tensor.h).
 void require_no_single_token(uint32_t vocab, uint32_t ranks) {
   for (uint32_t rank = 0; rank < ranks; ++rank) {
     if (vocabulary_share(vocab, rank, ranks).count != 1) continue;
@@ -35,7 +36,8 @@ struct Range {
   int64_t first, count;
 };
 
-// The rank's pieces of `size`: of few pieces, one at least.
+// The range of `size` elements that a rank holds, in whole pieces. If there are fewer pieces than ranks,
+// ranks share pieces: each has at least one.
 Range share_of(int64_t size, const WeightSpec& spec, uint32_t rank, uint32_t ranks) {
   const int64_t pieces = (size + spec.piece - 1) / spec.piece;
   const PieceRange own = pieces_of_rank(static_cast<uint64_t>(pieces), rank, ranks);

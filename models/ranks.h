@@ -1,4 +1,4 @@
-// How a model is split over several devices, its ranks (docs/several_gpus.md).
+// Splits a model over several devices, called ranks (docs/several_gpus.md).
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,18 @@
 
 namespace serval {
 
-// Throws Error(kUsage) with the number that does not divide, unless `ranks` devices can share the model: 1 to
-// kMaxDevices of them, each with the same number of query heads, KV heads (or one that it has in common with
-// others) and whole tiles of the hidden and intermediate columns.
+// Throws Error(kUsage) with the offending field unless `ranks` devices can share the model. Requires 1 to
+// kMaxDevices ranks, the same number of query heads on each, as many KV heads on each (or one KV head that
+// several ranks share), the same number of whole tiles of hidden and intermediate columns, and no rank with a
+// single token of the vocabulary.
 void check_ranks(const ModelShape& model, uint32_t ranks);
 
-// KV heads that a rank has.
+// KV heads of a rank: at least one, which ranks share if there are more ranks than KV heads.
 constexpr uint32_t kv_heads_of_rank(uint32_t kv_heads, uint32_t ranks) {
   return kv_heads > ranks ? kv_heads / ranks : 1;
 }
 
-// Rows and columns of a weight that a rank has: all, or neighbouring ones.
+// The contiguous rows and columns of a weight that a rank holds.
 struct WeightPart {
   int64_t first_row = 0, rows = 0;
   int64_t first_col = 0, cols = 0;
@@ -30,7 +31,7 @@ struct WeightPart {
 };
 WeightPart part_of_rank(const WeightSpec& spec, uint32_t rank, uint32_t ranks);
 
-// A weight of a program, which has a rank's part of it.
+// A weight tensor of a program. It holds one rank's part of the model's weight.
 struct RankWeight {
   const Tensor* tensor;  // of the program's table
   WeightPart part;
@@ -38,10 +39,10 @@ struct RankWeight {
 
   bool has_all_columns() const { return part.cols == matrix_cols; }
 };
-// Those of all ranks, in the order of the tensor table. The program is the model's.
+// The weights of all ranks, in the order of the tensor table. The program must fit the model.
 std::vector<RankWeight> weights_of_ranks(const Model& model, const Program& program);
 
-// What the ranks hold of a model that they can share.
+// Bytes that each rank holds. check_ranks() must accept `ranks`.
 int64_t weight_bytes_of_rank(const Model& model, uint32_t rank, uint32_t ranks);
 int64_t kv_bytes_per_token_of_rank(const ModelShape& model, uint32_t ranks);
 

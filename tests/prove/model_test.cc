@@ -111,7 +111,7 @@ TEST(ProgramProof, NamesAWeightOfAnotherLayer) {
       [](GateUpSilu& op, const Program& program) {
         op.gate = tensor_named(program, "model.layers.0.mlp.gate_proj.weight");
       },
-      "(gate_up_silu of layer 1): gate is not that of model tiny");
+      "(gate_up_silu of layer 1): gate differs from model tiny");
 }
 
 TEST(ProgramProof, NamesAnotherNorm) {
@@ -120,26 +120,26 @@ TEST(ProgramProof, NamesAnotherNorm) {
       [](MatvecResidual& op, const Program& program) {
         op.norm = tensor_named(program, "model.norm.weight");
       },
-      "(matvec_residual of layer 1): norm is not that of model tiny");
+      "(matvec_residual of layer 1): norm differs from model tiny");
 }
 
 TEST(ProgramProof, NamesBiasesThatAreLeftOut) {
   expect_difference<QkvRope>(
       biased_config(), 0, [](QkvRope& op, const Program&) { op.q_bias = op.k_bias = op.v_bias = {}; },
-      "(qkv_rope of layer 0): q_bias is not that of model tiny");
+      "(qkv_rope of layer 0): q_bias differs from model tiny");
 }
 
 TEST(ProgramProof, NamesAnotherEpsilon) {
   expect_difference<GateUpSilu>(
       biased_config(), 0, [](GateUpSilu& op, const Program&) { op.epsilon *= 2; },
-      "(gate_up_silu of layer 0): epsilon is not that of model tiny");
+      "(gate_up_silu of layer 0): epsilon differs from model tiny");
 }
 
 TEST(ProgramProof, NamesTheCacheOfAnotherLayer) {
   expect_difference<Attention>(
       biased_config(), 1,
       [](Attention& op, const Program& program) { op.v_cache = tensor_named(program, "cache.0.v"); },
-      "(attention of layer 1): v_cache is not that of model tiny");
+      "(attention of layer 1): v_cache differs from model tiny");
 }
 
 TEST(ProgramProof, NamesAModelWithOtherTensors) {
