@@ -44,7 +44,7 @@ TEST(Jinja, LeavesRawTextAlone) {
   EXPECT_EQ(rendered("a {%- raw -%} {{ x }} {%- endraw -%} b"), "a{{ x }}b");
 }
 
-TEST(Jinja, VariablesOfALoopEndWithIt) {
+TEST(Jinja, VariablesOfALoopAreLocal) {
   EXPECT_EQ(rendered("{% set x = 1 %}{% for i in [1, 2] %}{{ x }}{% set x = 5 %}{{ x }}{% endfor %}{{ x }}"),
             "15151");
   EXPECT_EQ(
@@ -54,14 +54,14 @@ TEST(Jinja, VariablesOfALoopEndWithIt) {
   EXPECT_EQ(rendered("{% if true %}{% set x = 2 %}{% endif %}{{ x }}"), "2");
 }
 
-TEST(Jinja, ACommaMakesATuple) {
+TEST(Jinja, CommasMakeTuples) {
   EXPECT_EQ(rendered("{% set a, b = 1, 'x' %}{{ a }}{{ b }}"), "1x");
   EXPECT_EQ(rendered("{% set a, b = [1, 2] %}{{ b, a }}"), "(2, 1)");
   EXPECT_EQ(rendered("{% set a = 1, %}{{ a }}"), "(1,)");
   EXPECT_EQ(rendered("{% for a, b in (1, 2), (3, 4) if a > 1 %}{{ a }}{{ b }}{% endfor %}"), "34");
 }
 
-TEST(Jinja, PutsValuesIntoTexts) {
+TEST(Jinja, FormatsValues) {
   EXPECT_EQ(rendered("{{ '%s is %05.1f%%' % ('x', 2.25) }}"), "x is 002.2%");
   EXPECT_EQ(rendered("{{ '%(a)-4d|%(b)s' % {'a': 7, 'b': [1]} }}"), "7   |[1]");
   EXPECT_EQ(rendered("{{ '{} {1}'.format(1) if false else '{:>6}|{:,}'.format('ab', 1234567) }}"),
@@ -78,7 +78,7 @@ TEST(Jinja, ChangesTheCaseOfAllLetters) {
             "TrueFalseTrueFalse");
 }
 
-TEST(Jinja, LoopsKnowWhereTheyAre) {
+TEST(Jinja, HasLoopVariables) {
   EXPECT_EQ(rendered("{% for c in 'abc' %}{{ loop.index }}{{ loop.revindex0 }}{{ loop.first }}{{ loop.last "
                      "}} {% endfor %}"),
             "12TrueFalse 21FalseFalse 30FalseTrue ");
@@ -92,7 +92,7 @@ TEST(Jinja, LoopsKnowWhereTheyAre) {
             "15");
 }
 
-TEST(Jinja, ElseRunsUnlessABodyCameToItsEnd) {
+TEST(Jinja, ElseRunsUnlessAnIterationCompletes) {
   EXPECT_EQ(rendered("{% for i in [1, 2] %}{{ i }}{% break %}{% else %}e{% endfor %}"), "1e");
   EXPECT_EQ(rendered("{% for i in [1, 2] %}{{ i }}{% else %}e{% endfor %}"), "12");
 }
@@ -111,7 +111,7 @@ TEST(Jinja, MethodsComeBeforeEntriesWithADotAndAfterThemInBrackets) {
   EXPECT_EQ(rendered("{{ d['items'] }} {{ d.items() | list }}", dict), "5 [('items', 5)]");
 }
 
-TEST(Jinja, KnowsWhereTextCameFrom) {
+TEST(Jinja, TracksTheOriginOfText) {
   const Template program("<{{ m.role }}>{{ (m.content | trim)[1:] ~ '</s>' | upper }}", "here");
   const Text text =
       program.render(from_json({{"m", {{"role", "user"}, {"content", " a</s> "}}}}, Origin::kData));
@@ -121,7 +121,7 @@ TEST(Jinja, KnowsWhereTextCameFrom) {
   EXPECT_EQ(origins, "tddddtddddtttt");
 }
 
-TEST(Jinja, TellsTheTimeOfItsClock) {
+TEST(Jinja, StrftimeNowUsesTheClock) {
   std::tm time{};
   time.tm_year = 99;
   time.tm_mday = 31;
@@ -205,7 +205,7 @@ TEST(Jinja, RefusesTemplatesThatAreTooLargeOrTooDeep) {
               HasSubstr("blocks nested deeper than 60"));
 }
 
-TEST(Jinja, StopsRunsThatTakeTooMuch) {
+TEST(Jinja, StopsRunsThatExceedTheLimits) {
   const std::string nested_loops =
       "{% for a in range(10000) %}{% for b in range(10000) %}{% endfor %}{% endfor %}";
   EXPECT_THAT(error_of(nested_loops), HasSubstr("loops more than 250000 times"));
@@ -224,7 +224,7 @@ TEST(Jinja, StopsRunsThatTakeTooMuch) {
   EXPECT_THAT(error_of(deep), HasSubstr("nested deeper than 100"));
 }
 
-TEST(Jinja, StopsAtTheLimitsThatAreGiven) {
+TEST(Jinja, StopsAtTheGivenLimits) {
   const auto error = [](const std::string& source, const Limits& limits) {
     return tiny::error_of([&] { Template(source, "here").render(Value::dict({}), local_time, limits); });
   };

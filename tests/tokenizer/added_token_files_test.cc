@@ -119,7 +119,7 @@ TEST(AddedTokenFiles, RefusesBadIdsAndContents) {
   EXPECT_THAT(refusal({{"added_tokens.json", json::array({1})}}), HasSubstr("added_tokens.json: "));
 }
 
-TEST(AddedTokenFiles, LeaveWhatTheTokenizerListsAlreadyAsItIs) {
+TEST(AddedTokenFiles, KeepTokensThatTheTokenizerAlreadyLists) {
   const Tokenizer tokenizer = load_with({{"added_tokens.json", {{"<end>", kEnd}, {"<tool>", kTool}}}});
   EXPECT_TRUE(tokenizer.is_special(kEnd));
   EXPECT_FALSE(tokenizer.is_special(kTool));

@@ -24,7 +24,7 @@ std::string error_of_text(const std::string& text) {
   return tiny::error_of([&] { Tokenizer::from_json(text); });
 }
 
-TEST(TokenizerFile, LoadsTheOneThatTheOthersBend) {
+TEST(TokenizerFile, LoadsTheUnmodifiedFile) {
   EXPECT_EQ(tiny::load(tiny::tokenizer_json()).vocab_size(), 260);
 }
 
@@ -103,7 +103,7 @@ TEST(TokenizerFile, HasWrongTypes) {
             "tokenizer.json: added_tokens[1].lstrip: expected true or false, found string");
 }
 
-TEST(TokenizerFile, MergesWhatIsNoToken) {
+TEST(TokenizerFile, MergesUnknownTokens) {
   EXPECT_EQ(error_with([](json& t) { t["model"]["merges"][1] = "ab xyz"; }),
             "tokenizer.json: model.merges[1]: \"xyz\" is not in model.vocab");
   EXPECT_EQ(error_with([](json& t) {
@@ -112,7 +112,7 @@ TEST(TokenizerFile, MergesWhatIsNoToken) {
             "tokenizer.json: model.merges[1]: \"bc\" is not in model.vocab");
 }
 
-TEST(TokenizerFile, MergesInACircle) {
+TEST(TokenizerFile, MergesInACycle) {
   EXPECT_EQ(error_with([](json& t) {
               t["model"]["merges"][0] = json{"", "ab"};
             }),
@@ -158,15 +158,17 @@ TEST(TokenizerFile, HasAddedTokensThatContradictTheVocabulary) {
             "tokenizer.json: added_tokens[0].content: 1025 bytes; limit: 1 to 1024");
 }
 
-TEST(TokenizerFile, AsksForWhatIsNotSupported) {
-  EXPECT_EQ(error_with([](json& t) { t["model"]["type"] = "WordPiece"; }),
-            "tokenizer.json: model.type: \"WordPiece\" is not supported; supported: BPE that is byte-level or "
-            "has byte_fallback");
+TEST(TokenizerFile, AsksForUnsupportedFeatures) {
+  EXPECT_EQ(
+      error_with([](json& t) { t["model"]["type"] = "WordPiece"; }),
+      "tokenizer.json: model.type: \"WordPiece\" is not supported; supported: BPE that is byte-level or "
+      "has byte_fallback");
   EXPECT_EQ(error_with([](json& t) { t["model"]["byte_fallback"] = true; }),
             "tokenizer.json: pre_tokenizer.type: \"ByteLevel\" is not supported; supported: Metaspace");
-  EXPECT_EQ(error_with([](json& t) { t["model"]["end_of_word_suffix"] = "</w>"; }),
-            "tokenizer.json: model.end_of_word_suffix: not supported; supported: BPE that is byte-level or has "
-            "byte_fallback");
+  EXPECT_EQ(
+      error_with([](json& t) { t["model"]["end_of_word_suffix"] = "</w>"; }),
+      "tokenizer.json: model.end_of_word_suffix: not supported; supported: BPE that is byte-level or has "
+      "byte_fallback");
   EXPECT_EQ(error_with([](json& t) { t["model"]["dropout"] = 0.1; }),
             "tokenizer.json: model.dropout: not supported: encoding would be random");
   EXPECT_EQ(

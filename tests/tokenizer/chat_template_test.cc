@@ -76,7 +76,7 @@ TEST(ChatTemplate, EncodesWhatItRenders) {
   }
 }
 
-TEST(ChatTemplate, IsTheCheckpointsOwn) {
+TEST(ChatTemplate, IsReadFromTheCheckpoint) {
   const json goldens = golden::read("chat.json");
   for (const json& test : goldens["cases"]) {
     const std::string folder = tokenizer_for(test["template"]);
@@ -87,7 +87,7 @@ TEST(ChatTemplate, IsTheCheckpointsOwn) {
   }
 }
 
-TEST(ChatTemplate, KnowsANameWhereAMessageHasOne) {
+TEST(ChatTemplate, GetsTheNameOfAMessage) {
   const Tokenizer tokenizer = golden::tokenizer("gpt2");
   const ChatTemplate chat = of_text(
       "{% for m in messages %}[{{ m.name | default('none') }}]{{ m.content }}{% endfor %}", tokenizer);
@@ -109,7 +109,7 @@ TEST(ChatTemplate, IsFoundInAListOrInItsOwnFile) {
   EXPECT_EQ(chat.name(), "chat_template.jinja");
 }
 
-TEST(ChatTemplate, KnowsTheBeginAndTheEndOfText) {
+TEST(ChatTemplate, GetsBosAndEos) {
   const Tokenizer tokenizer =
       Tokenizer::from_json(tiny::tokenizer_json().dump(), R"({"bos_token": "<end>"})");
   const auto chat = of_text("{{ bos_token }}{% if eos_token is defined %}?{% endif %}x", tokenizer);
@@ -117,7 +117,7 @@ TEST(ChatTemplate, KnowsTheBeginAndTheEndOfText) {
   EXPECT_EQ(chat.encode(tokenizer, {}, true)[0], tiny::kEnd);
 }
 
-TEST(ChatTemplate, IsToldWhetherAnAnswerFollows) {
+TEST(ChatTemplate, GetsAddGenerationPrompt) {
   const auto chat =
       of_text("{{ add_generation_prompt }} {{ tools }} {{ documents }}", golden::tokenizer("gpt2"));
   EXPECT_EQ(chat.render({}, true), "True None None");
@@ -207,7 +207,7 @@ TEST(ChatTemplate, KeepsControlTokensTextEvenIfTheCheckpointDoesNotMarkThemSpeci
 }
 
 // The template writes "<|" and "|>" around the role. The result is a token only for known roles.
-TEST(ChatTemplate, MakesNoControlTokenOfAStrangeRole) {
+TEST(ChatTemplate, MakesNoControlTokenFromAnUnknownRole) {
   const Tokenizer tokenizer = golden::tokenizer("llama3");
   const auto chat =
       of_text("{% for m in messages %}<|{{ m.role }}|>{{ m.content }}|>{% endfor %}", tokenizer);

@@ -48,7 +48,7 @@ TEST_P(Golden, EncodesLikeTokenizers) {
   }
 }
 
-TEST_P(Golden, PutsTheTokensOfThePostProcessorAround) {
+TEST_P(Golden, AddsTheTokensOfThePostProcessor) {
   for (std::size_t i = 0; i < strings_.size(); ++i) {
     Ids expected = recorded_["prefix"];
     const Ids inner = recorded_["ids"][i], suffix = recorded_["suffix"];

@@ -45,7 +45,7 @@ TEST(JsonFile, ReadsNaNAndInfinityInFiles) {
   EXPECT_EQ(parse_file("0E0"), 0.0);
 }
 
-TEST(JsonFile, ReadsTheNamesOfNumbersOnlyWhereTheyStandAlone) {
+TEST(JsonFile, ReadsNaNAndInfinityOnlyAsWholeValues) {
   for (const char* text :
        {"1NaN", "NaN5", "[NaNa]", "nan", "Inf", "+Infinity", "[-]", "{NaN:1}", "1.Infinity"}) {
     const std::string line = tiny::error_of([&] { parse_file(text); });
@@ -53,7 +53,7 @@ TEST(JsonFile, ReadsTheNamesOfNumbersOnlyWhereTheyStandAlone) {
   }
 }
 
-TEST(JsonFile, TextThatIsNoFileHasNoNamesOfNumbers) {
+TEST(JsonFile, RefusesNaNAndInfinityInTextThatIsNotAFile) {
   EXPECT_THAT(error_of("NaN"), HasSubstr("not JSON"));
   EXPECT_THAT(error_of("[Infinity]"), HasSubstr("not JSON"));
 }
@@ -79,7 +79,7 @@ bool take_nothing(const Keys&, const json&) {
   return false;
 }
 
-TEST(JsonFile, HandsOutTheElementsOfLongLists) {
+TEST(JsonFile, PassesTheElementsOfLongListsToACallback) {
   std::vector<std::string> taken;
   const auto take = [&](const Keys& keys, const json& element) {
     if (keys != Keys{"long"} && keys != Keys{"in", "list"}) return false;
@@ -95,7 +95,7 @@ TEST(JsonFile, HandsOutTheElementsOfLongLists) {
                               R"("deep":[{"in":{"list":[5]}}]})"));
 }
 
-TEST(JsonFile, WhatIsHandedOutDoesNotCount) {
+TEST(JsonFile, ElementsPassedToACallbackDoNotCount) {
   std::string many = "{\"in\":{\"long\":[[0]";
   for (std::size_t i = 0; i < kMaxJsonValues; ++i) many += ",[]";
   many += "]}}";
@@ -130,7 +130,7 @@ TEST(JsonFile, ATextWithoutEndIsRefusedBeforeItFillsMemory) {
   EXPECT_LE(pieces, 130U);
 }
 
-TEST(JsonFile, RefusesWhateverHidesBehindAZeroByte) {
+TEST(JsonFile, RefusesTextAfterAZeroByte) {
   EXPECT_EQ(error_of(std::string("{}\0garbage", 10)), "file.json: byte 3: a zero byte");
 }
 

@@ -48,7 +48,7 @@ TEST(Nfc, ReturnsAsciiAndLatinTextItself) {
   EXPECT_EQ(to_nfc(text, &storage).data(), text.data());
 }
 
-TEST(Nfc, OfEveryDecompositionIsTheCharacterUnlessItIsExcluded) {
+TEST(Nfc, ComposesEveryDecompositionUnlessItIsExcluded) {
   for (const CanonicalDecomposition& each : canonical_decompositions()) {
     const std::string written =
         each.second == 0 ? characters({each.first}) : characters({each.first, each.second});

@@ -59,7 +59,7 @@ TEST(Oniguruma, EverySetHoldsTheSameCharacters) {
   }
 }
 
-TEST(Oniguruma, EveryNamedSetIsAmongThose) {
+TEST(Oniguruma, EveryNamedSetIsTested) {
   std::set<std::string> patterns;
   for (const json& entry : recorded()["sets"]) patterns.insert(entry[0].get<std::string>());
   for (const std::string& name : oniguruma::property_names()) {
@@ -106,7 +106,7 @@ TEST(GoldenPreTokenizers, CutAtTheSamePunctuation) {
   EXPECT_TRUE(left == expected);
 }
 
-TEST(Oniguruma, PatternsThatBothReadAlikeStayAsTheyAre) {
+TEST(Oniguruma, KeepsPatternsThatMeanTheSameInBoth) {
   const std::string llama3 =
       R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\p{White_Space}\p{L}\p{N}]+[\r\n]*)"
       R"(|\p{White_Space}*[\r\n]+|\p{White_Space}+(?!\P{White_Space})|\p{White_Space}+)";
@@ -211,7 +211,7 @@ constexpr Refusal kRefusals[] = {
     {"(?i)[a&&b]", "&& under (?i)"},
 };
 
-TEST(Oniguruma, RefusesTheRestByName) {
+TEST(Oniguruma, RefusesOtherPatternsByName) {
   for (const auto& [pattern, because] : kRefusals) {
     EXPECT_THAT(tiny::error_of([&, p = pattern] { Regex(p, "file: field"); }),
                 testing::AllOf(testing::StartsWith("file: field: pattern "), HasSubstr(because)))

@@ -31,14 +31,14 @@ struct Clock {
   }
 };
 
-TEST(Regex, LooksAtTheClockBetweenAnyTwoWindowsOfStartingPositions) {
+TEST(Regex, ReadsTheClockBetweenWindowsOfStartingPositions) {
   Clock clock;
   const Regex regex(kQuadratic, "here", clock.budget());
   EXPECT_TRUE(regex.find_all(std::string(kText, 'a')).empty());
   EXPECT_GE(clock.reads, kText / Regex::kSearchWindow);
 }
 
-TEST(Regex, GivesUpAtTheFirstLookAtTheClockThatFindsTheBudgetSpent) {
+TEST(Regex, FailsAtTheFirstReadOfTheClockAfterTheBudgetIsSpent) {
   Clock clock;
   clock.last_read_in_time = 5;
   const Regex regex(kQuadratic, "here", clock.budget());
@@ -68,7 +68,7 @@ TEST(Regex, LongTextsMayTakeLonger) {
   EXPECT_TRUE(Regex(kQuadratic, "here", budget).find_all(std::string(kText, 'a')).empty());
 }
 
-TEST(Regex, HasABudgetUnlessToldOtherwise) {
+TEST(Regex, HasADefaultBudget) {
   const RegexBudget budget;
   EXPECT_GT(budget.seconds, 0);
   const double before = budget.clock();

@@ -47,7 +47,7 @@ TEST(SentencePieceJson, EncodesAsTokenizers) {
   expect_golden_tokens(Tokenizer::load(folder()), "llama.json");
 }
 
-TEST(SentencePieceJson, PutsASpaceOnlyBeforeTheFirstTextWhereMetaspaceSaysSo) {
+TEST(SentencePieceJson, AddsASpaceOnlyBeforeTheFirstTextIfMetaspaceSaysSo) {
   json tree = tokenizer_json();
   tree["normalizer"] = nullptr;
   tree["pre_tokenizer"] = {
@@ -82,7 +82,7 @@ SentencePieceModel small_model() {
 }
 constexpr int kSpace = 259, kA = 260, kB = 261, kBc = 263, kSpaceA = 265, kAa = 266;
 
-TEST(SentencePiece, MergesTheBestPairFirstAndOfEqualOnesTheLeftmost) {
+TEST(SentencePiece, MergesTheBestAndLeftmostPairFirst) {
   const Tokenizer tokenizer = make_sentencepiece_tokenizer(small_model());
   EXPECT_THAT(tokenizer.encode("abc", false), ElementsAre(kSpaceA, kBc));
   SentencePieceModel without_space = small_model();
@@ -98,7 +98,7 @@ TEST(SentencePiece, WritesAnUnknownCharacterAsItsBytes) {
 }
 
 // A stream continues a text, so the space before its first word must be kept.
-TEST(SentencePiece, StreamsTheSpaceThatDecodingLeavesOut) {
+TEST(SentencePiece, StreamsTheSpaceThatDecodeRemoves) {
   const Tokenizer tokenizer = make_sentencepiece_tokenizer(small_model());
   StreamDecoder decoder(tokenizer, true);
   EXPECT_EQ(decoder.push(kSpaceA), " a");
@@ -131,7 +131,7 @@ TEST(SentencePiece, RefusesPiecesByNumber) {
   EXPECT_EQ(refusal([](auto& m) { m.bos = 267; }), "small: BOS: piece 267; limit: 0 to 266");
 }
 
-TEST(SentencePieceFile, RefusesEveryBeginningOrReadsWhatIsThere) {
+TEST(SentencePieceFile, ReadsOrRefusesEveryTruncatedFile) {
   const std::string file = model_file();
   for (std::size_t size = 0; size < file.size(); size += size < 200 || size + 200 > file.size() ? 1 : 97) {
     try {
@@ -154,19 +154,19 @@ std::string bytes_field(int number, const std::string& bytes) {
   return std::string{static_cast<char>((number << 3) | 2), static_cast<char>(bytes.size())} + bytes;
 }
 
-TEST(SentencePieceFile, NamesWhatItDoesNotSupport) {
+TEST(SentencePieceFile, NamesUnsupportedSettings) {
   const auto refusal = [](const std::string& trainer, const std::string& normalizer) {
     return error_of(
         [&] { parse_sentencepiece_file(bytes_field(2, trainer) + bytes_field(3, normalizer), "file"); });
   };
   const std::string bpe = {3 << 3, 2}, fallback = varint_field(35, 1), keeps_spaces = {4 << 3, 0};
-  EXPECT_EQ(refusal("", keeps_spaces), "file: trainer_spec.model_type: 1 is not supported; supported: 2 (BPE)");
+  EXPECT_EQ(refusal("", keeps_spaces),
+            "file: trainer_spec.model_type: 1 is not supported; supported: 2 (BPE)");
   EXPECT_EQ(refusal(bpe, keeps_spaces), "file: trainer_spec.byte_fallback: false is not supported");
   EXPECT_EQ(refusal(bpe + fallback, ""),
             "file: normalizer_spec.remove_extra_whitespaces: true is not supported");
-  EXPECT_EQ(
-      refusal(bpe + fallback, keeps_spaces + bytes_field(2, "map")),
-      "file: normalizer_spec.precompiled_charsmap: not supported; supported: models without it");
+  EXPECT_EQ(refusal(bpe + fallback, keeps_spaces + bytes_field(2, "map")),
+            "file: normalizer_spec.precompiled_charsmap: not supported; supported: models without it");
   EXPECT_NO_THROW(
       parse_sentencepiece_file(bytes_field(2, bpe + fallback) + bytes_field(3, keeps_spaces), "file"));
 }
