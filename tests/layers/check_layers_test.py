@@ -116,7 +116,7 @@ class CheckLayers(unittest.TestCase):
                 [sys.executable, TOOLS / "check_layers.py", self.root], capture_output=True, text=True
             )
 
-        self.assertEqual(run().returncode, 2)  # a root without layers must not pass for a clean one
+        self.assertEqual(run().returncode, 2)  # a root without layers must not count as clean
         self.write("vm/a.h", "#include <vector>\n")
         self.assertEqual(run().returncode, 0)
         self.write("vm/a.h", '#include "vm/b.h"\n#include "engine/c.h"\n')

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""SmolLM2-135M-Instruct says the same out of a GGUF file and out of a Hugging Face directory.
+"""Checks that SmolLM2-135M-Instruct answers equally from a GGUF file and from a Hugging Face directory.
 
     tests/parity/smollm2.py [--model FILE.gguf]        default: the file of `make chat`, fetched if need be
 
@@ -18,7 +18,7 @@ import sys
 import tempfile
 
 try:
-    import accelerate  # noqa: F401, which transformers asks for
+    import accelerate  # noqa: F401, required by transformers
     import gguf  # noqa: F401
     import torch
     import transformers
@@ -47,7 +47,7 @@ def fetch():
 
 
 def convert(file, folder):
-    """What transformers makes of the file, as a directory. Tied weights are stored once."""
+    """Writes the model that transformers reads from the file as a directory. Tied weights are stored once."""
     model = transformers.AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)
     weights = model.state_dict()
     if model.config.tie_word_embeddings:
@@ -61,7 +61,7 @@ def convert(file, folder):
 
 
 def answers(serval, model):
-    """Of each prompt: its length in tokens, what was generated, and how likely that was."""
+    """Returns for each prompt its number of tokens, the generated text and its log-probabilities."""
     prompts = [part for prompt in PROMPTS for part in ("-p", prompt)]
     command = [serval, "generate", "--backend", "host", "-m", model, *prompts, "-n", str(TOKENS), "--temp", "0", "--json"]
     result = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, text=True, check=True)

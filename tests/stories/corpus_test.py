@@ -1,4 +1,4 @@
-"""Tests of tools/stories: a seed gives the same corpus on every machine, and no mark of a template is left in it."""
+"""Tests of tools/stories: a seed gives the same corpus on every machine, and no template mark remains in it."""
 
 import hashlib
 import json
@@ -14,8 +14,8 @@ import make_corpus
 import plots
 
 DOCUMENTS = 600
-# SHA-256 of the first 600 documents of seed 1. A change to the texts or to the order of random numbers gives another corpus:
-# only a change that means to do so may change this.
+# SHA-256 of the first 600 documents of seed 1. It changes with the texts and the order of random numbers. Update it only if
+# the corpus is meant to change.
 CORPUS = "4665e1cbdf7863cab2ab97c72f96e61fac60dfbb94fc070e25b7c8fc5843ff80"
 
 

@@ -1,4 +1,4 @@
-"""Tests of tools/check_functions.py: what it takes for a function, and how long."""
+"""Tests of tools/check_functions.py: which text it recognises as functions, and their lengths."""
 
 import subprocess
 import sys
