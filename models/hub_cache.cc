@@ -22,7 +22,7 @@ constexpr std::string_view kSeparator = "--";
 constexpr const char* kMain = "main";
 constexpr size_t kMaxNameBytes = 96;  // of each part; the hub's own limit
 
-std::string variable(const char* name) {
+std::string environment_variable(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
 }
@@ -76,10 +76,10 @@ fs::path model_in_snapshot(const fs::path& snapshot, const std::string& name) {
 }  // namespace
 
 fs::path hub_cache_directory() {
-  if (const std::string cache = variable("HF_HUB_CACHE"); !cache.empty()) return cache;
-  if (const std::string home = variable("HF_HOME"); !home.empty()) return fs::path(home) / "hub";
-  const std::string xdg = variable("XDG_CACHE_HOME");
-  const fs::path cache = xdg.empty() ? fs::path(variable("HOME")) / ".cache" : fs::path(xdg);
+  if (const std::string cache = environment_variable("HF_HUB_CACHE"); !cache.empty()) return cache;
+  if (const std::string home = environment_variable("HF_HOME"); !home.empty()) return fs::path(home) / "hub";
+  const std::string xdg = environment_variable("XDG_CACHE_HOME");
+  const fs::path cache = xdg.empty() ? fs::path(environment_variable("HOME")) / ".cache" : fs::path(xdg);
   return cache / "huggingface" / "hub";
 }
 

@@ -21,8 +21,8 @@ class Comparison {
       : program_(program),
         model_(model),
         graph_(graph_of(program, model)),
-        of_graph_(graph_.tensors, values_),
-        of_program_(program.tensors, values_) {}
+        graph_values_(graph_.tensors, values_),
+        program_values_(program.tensors, values_) {}
   std::optional<Violation> run();
 
  private:
@@ -38,7 +38,7 @@ class Comparison {
   const Model& model_;
   const Graph graph_;
   ValueTable values_;
-  PassValues of_graph_, of_program_;
+  PassValues graph_values_, program_values_;
   Footprint footprint_;
 };
 
@@ -65,7 +65,7 @@ std::optional<Violation> Comparison::run() {
 // The graph lists its nodes in an order in which they can run.
 void Comparison::visit_graph() {
   for (uint32_t n = 0; n < graph_.nodes.size(); ++n) {
-    if (of_graph_.visit(n, graph_.nodes[n], footprint_of(graph_.nodes[n]))) {
+    if (graph_values_.visit(n, graph_.nodes[n], footprint_of(graph_.nodes[n]))) {
       throw Error(ErrorKind::kRuntime,
                   fmt::format("model {}: node {} of the graph computes no value", model_.name, n));
     }
@@ -73,12 +73,12 @@ void Comparison::visit_graph() {
 }
 
 std::optional<Violation> Comparison::visit_program() {
-  const size_t of_the_model = values_.computations();
+  const size_t model_computations = values_.computations();
   const HappensBefore hb(program_);
   for (const uint32_t i : hb.order()) {
     const Instruction& record = program_.instructions[i];
-    const bool is_valid = !of_program_.visit(i, record, footprint_of(record));
-    if (!is_valid || of_program_.computation() >= of_the_model) return difference(i);
+    const bool is_valid = !program_values_.visit(i, record, footprint_of(record));
+    if (!is_valid || program_values_.computation() >= model_computations) return difference(i);
   }
   return std::nullopt;
 }
@@ -90,7 +90,7 @@ Violation Comparison::difference(uint32_t index) const {
 
 // Compares the record with the graph's instructions of the same operation and layer (tag).
 std::string Comparison::how_it_differs(const Instruction& record) const {
-  const Instruction* of_layer = nullptr;
+  const Instruction* in_layer = nullptr;
   const char* operand = nullptr;
   bool is_known = false;
   for (const Instruction& node : graph_.nodes) {
@@ -99,13 +99,13 @@ std::string Comparison::how_it_differs(const Instruction& record) const {
     if (node.tag != record.tag) continue;
     const char* const other = first_difference(program_.tensors, record, graph_.tensors, node);
     if (other == nullptr) return fmt::format("reads other values than in model {}", model_.name);
-    if (of_layer == nullptr) {
-      of_layer = &node;
+    if (in_layer == nullptr) {
+      in_layer = &node;
       operand = other;
     }
   }
   if (!is_known) return fmt::format("model {} has no such operation", model_.name);
-  if (of_layer == nullptr) return fmt::format("model {} has no such operation in this layer", model_.name);
+  if (in_layer == nullptr) return fmt::format("model {} has no such operation in this layer", model_.name);
   return fmt::format("{} differs from model {}", operand, model_.name);
 }
 
@@ -114,7 +114,7 @@ std::optional<Violation> Comparison::compare_contents() {
     const Tensor& tensor = graph_.tensors[t];
     if (tensor.kind != TensorKind::kState && tensor.kind != TensorKind::kKvCache) continue;
     const std::optional<TensorId> here = program_.find_tensor(tensor.name, tensor.device);
-    if (here && of_program_.contents().same_as(*here, of_graph_.contents(), {t})) continue;
+    if (here && program_values_.contents().same_as(*here, graph_values_.contents(), {t})) continue;
     return violation(fmt::format("{}: after a pass it holds other values than in model {}",
                                  name_in(program_, tensor), model_.name),
                      {});

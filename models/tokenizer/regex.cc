@@ -110,7 +110,7 @@ struct Regex::Compiled {
   std::string where;
   RegexBudget budget;
 
-  [[noreturn]] void give_up(std::string_view text, std::string_view why) const {
+  [[noreturn]] void fail_on_text(std::string_view text, std::string_view why) const {
     fail(where, fmt::format("pattern {} on a text of {} bytes: {}", in_quotes(pattern), text.size(), why));
   }
 };
@@ -220,7 +220,7 @@ std::vector<TextSpan> Regex::find_all(std::string_view text) const {
   std::size_t at = 0;
   while (const auto match = search.next(at)) {
     if (match->end < match->begin || match->begin < at)
-      compiled_->give_up(text, "a match ends before it begins");
+      compiled_->fail_on_text(text, "a match ends before it begins");
     const bool empty = match->begin == match->end;
     if (empty && !matches.empty() && matches.back().end == match->end) {
       at = next_character(text, at);  // otherwise the same empty match would be found forever
@@ -229,7 +229,7 @@ std::vector<TextSpan> Regex::find_all(std::string_view text) const {
     matches.push_back(*match);
     at = match->end;
   }
-  if (!search.error().empty()) compiled_->give_up(text, search.error());
+  if (!search.error().empty()) compiled_->fail_on_text(text, search.error());
   return matches;
 }
 

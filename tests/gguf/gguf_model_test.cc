@@ -132,7 +132,7 @@ TEST(GgufModel, LoadsTheWeightsOfEveryPlainTypeWithQAndKInOrder) {
 
 // Expects that the rows of Q and K are not reordered for this architecture. `vectors` are the layer's
 // additional vectors: name and size.
-void expect_rows_as_they_are(const char* architecture,
+void expect_original_row_order(const char* architecture,
                              const std::vector<std::pair<const char*, int>>& vectors) {
   GgufBytes file = tiny_fields(architecture);
   for (const TestTensor& tensor : tiny_tensors("F32", true))
@@ -151,11 +151,11 @@ void expect_rows_as_they_are(const char* architecture,
 }
 
 TEST(GgufModel, KeepsTheRowOrderAndReadsTheBiasesOfQwen2) {
-  expect_rows_as_they_are("qwen2", {{"q_proj.bias", 128}, {"k_proj.bias", 64}, {"v_proj.bias", 64}});
+  expect_original_row_order("qwen2", {{"q_proj.bias", 128}, {"k_proj.bias", 64}, {"v_proj.bias", 64}});
 }
 
 TEST(GgufModel, KeepsTheRowOrderAndReadsTheHeadNormsOfQwen3) {
-  expect_rows_as_they_are("qwen3", {{"q_norm.weight", 64}, {"k_norm.weight", 64}});
+  expect_original_row_order("qwen3", {{"q_norm.weight", 64}, {"k_norm.weight", 64}});
 }
 
 TEST(GgufModel, ReadingInPiecesEqualsReadingAtOnce) {

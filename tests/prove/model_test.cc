@@ -1,4 +1,4 @@
-// A valid program computes something; whether that is the model, its values say.
+// Proves of valid programs that they compute the model, and reports the first difference if they do not.
 #include <fmt/format.h>
 #include <functional>
 #include <string>

@@ -14,9 +14,9 @@ using nlohmann::json;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-std::string error_with(const std::function<void(json&)>& bend) {
+std::string error_with(const std::function<void(json&)>& modify) {
   json tokenizer = tiny::tokenizer_json();
-  bend(tokenizer);
+  modify(tokenizer);
   return tiny::error_of([&] { tiny::load(tokenizer); });
 }
 
