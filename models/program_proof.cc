@@ -30,7 +30,7 @@ class Comparison {
   std::optional<Violation> visit_program();
   std::optional<Violation> compare_contents();
   Violation difference(uint32_t index) const;
-  std::string how_it_differs(const Instruction& record) const;
+  std::string describe_difference(const Instruction& record) const;
   Violation violation(const std::string& message, std::vector<uint32_t> instructions) const;
   const Footprint& footprint_of(const Instruction& instruction);
 
@@ -85,11 +85,12 @@ std::optional<Violation> Comparison::visit_program() {
 
 Violation Comparison::difference(uint32_t index) const {
   return violation(
-      fmt::format("{}: {}", where(program_, index), how_it_differs(program_.instructions[index])), {index});
+      fmt::format("{}: {}", where(program_, index), describe_difference(program_.instructions[index])),
+      {index});
 }
 
 // Compares the record with the graph's instructions of the same operation and layer (tag).
-std::string Comparison::how_it_differs(const Instruction& record) const {
+std::string Comparison::describe_difference(const Instruction& record) const {
   const Instruction* in_layer = nullptr;
   const char* operand = nullptr;
   bool is_known = false;

@@ -222,13 +222,14 @@ class Lexer {
                                  : letter == 'o' ? "01234567"
                                  : letter == 'b' ? "01"
                                                  : "";
-    const auto is_its = [&](std::size_t at) {
+    const auto is_digit_of_base = [&](std::size_t at) {
       return at < source_.size() && all.find(small(source_[at])) != std::string_view::npos;
     };
     std::size_t at = at_ + 2;
-    if (!is_its(at) && !(source_[at] == '_' && is_its(at + 1))) return false;
+    if (!is_digit_of_base(at) && !(source_[at] == '_' && is_digit_of_base(at + 1))) return false;
     std::string digits = {'0', letter};
-    for (; is_its(at) || (at < source_.size() && source_[at] == '_' && is_its(at + 1)); ++at) {
+    for (; is_digit_of_base(at) || (at < source_.size() && source_[at] == '_' && is_digit_of_base(at + 1));
+         ++at) {
       if (source_[at] != '_') digits += small(source_[at]);
     }
     at_ = at;

@@ -183,7 +183,7 @@ Value partition(Evaluation& evaluation, const Value& self, ArgumentReader& argum
 }
 
 template <bool (*holds)(std::string_view)>
-Value asks(Evaluation& evaluation, const Value& self, ArgumentReader&) {
+Value predicate(Evaluation& evaluation, const Value& self, ArgumentReader&) {
   evaluation.charge(self.text().size() * sizeof(std::uint32_t));
   return holds(self.text().bytes());
 }
@@ -214,16 +214,16 @@ constexpr Method kTextMethods[] = {
     {"ljust", justify<'<'>},
     {"rjust", justify<'>'>},
     {"zfill", zfill},
-    {"isalpha", asks<is_alpha>},
-    {"isalnum", asks<is_alnum>},
-    {"isascii", asks<is_ascii>},
-    {"isdecimal", asks<is_decimal>},
-    {"isdigit", asks<is_digit>},
-    {"isnumeric", asks<is_numeric>},
-    {"isspace", asks<is_space>},
-    {"isupper", asks<is_upper>},
-    {"islower", asks<is_lower>},
-    {"istitle", asks<is_title>},
+    {"isalpha", predicate<is_alpha>},
+    {"isalnum", predicate<is_alnum>},
+    {"isascii", predicate<is_ascii>},
+    {"isdecimal", predicate<is_decimal>},
+    {"isdigit", predicate<is_digit>},
+    {"isnumeric", predicate<is_numeric>},
+    {"isspace", predicate<is_space>},
+    {"isupper", predicate<is_upper>},
+    {"islower", predicate<is_lower>},
+    {"istitle", predicate<is_title>},
     {"swapcase", [](Evaluation& e, const Value& self,
                     ArgumentReader&) { return Value(with_case_swapped(e, self.text())); }},
     {"upper", [](Evaluation& e, const Value& self, ArgumentReader&) { return Value(upper(e, self.text())); }},

@@ -154,8 +154,8 @@ Bounds bounds_of(Evaluation& evaluation, const Value& begin, const Value& end, c
 
 std::vector<std::size_t> indices(const Bounds& bounds) {
   std::vector<std::size_t> out;
-  const auto goes_on = [&](std::int64_t at) { return bounds.step > 0 ? at < bounds.end : at > bounds.end; };
-  for (std::int64_t at = bounds.begin; goes_on(at);) {
+  const auto in_bounds = [&](std::int64_t at) { return bounds.step > 0 ? at < bounds.end : at > bounds.end; };
+  for (std::int64_t at = bounds.begin; in_bounds(at);) {
     out.push_back(static_cast<std::size_t>(at));
     if (__builtin_add_overflow(at, bounds.step, &at)) break;
   }

@@ -46,7 +46,7 @@ constexpr const char* kFactors[] = {"attention_in_multiplier",
                                     "rotary_pct",
                                     "scale_emb"};
 
-bool means_none(const json& value) {
+bool is_neutral(const json& value) {
   if (value.is_boolean()) return !value.get<bool>();
   if (value.is_number()) return value == 0;
   return (value.is_array() || value.is_object()) && value.empty();
@@ -60,7 +60,7 @@ bool is_near(const json& value, double wanted) {
 void check_parts(const JsonFields& fields) {
   for (const char* key : kParts) {
     const json* value = fields.find(key);
-    if (value == nullptr || means_none(*value)) continue;
+    if (value == nullptr || is_neutral(*value)) continue;
     if (value->is_boolean()) fields.fail(key, "found true; supported: false");
     fields.fail(key, fmt::format("found {}; supported: models without it", shown(*value)));
   }
@@ -85,7 +85,7 @@ void check_windows(const JsonFields& fields, const ModelShape& model) {
   const bool in_use = fields.boolean_or("use_sliding_window", true);
   const json* window = fields.find("sliding_window");
   const bool cuts =
-      window != nullptr && !means_none(*window) &&
+      window != nullptr && !is_neutral(*window) &&
       !(window->is_number() && *window >= model.max_position && std::isfinite(window->get<double>()));
   if (in_use && cuts)
     fields.fail("sliding_window",
