@@ -20,11 +20,10 @@ struct AddedTokenFiles {
   static AddedTokenFiles read(const std::filesystem::path& directory);
 };
 
-// Merges the files into a tokenizer.json's tree and into `files.config`, in transformers' order of
-// precedence:
-// 1. `added_tokens_decoder` adds tokens, and its flags replace those of the tree; a token is special if
-// either
-//    says so. If it exists, added_tokens.json and special_tokens_map.json are not used.
+// Merges the files into a tokenizer.json's tree and `files.config`, in transformers' order of precedence:
+// 1. `added_tokens_decoder` adds tokens, and its flags replace those of the tree; a token is special if one
+// of
+//    them says so. If it exists, added_tokens.json and special_tokens_map.json are not used.
 // 2. Without it, added_tokens.json adds tokens, and the named tokens of special_tokens_map.json replace those
 //    of the configuration, with a warning if they differ.
 // 3. Named tokens (bos_token, eos_token, …, additional_special_tokens) that are in the vocabulary become
