@@ -267,10 +267,8 @@ TEST(LlamaGraph, MultipliesGateAndUpInWideTilesWhereThatHalvesTheWaves) {
     EXPECT_EQ(tiles("llama-3.1-8b", rows), (Tiles{{16, 112}}));  // with 224 tiles, some SMs would have two
     EXPECT_EQ(tiles("llama-3.2-1b", rows), (Tiles{{8, 128}}));   // no SM has two
     EXPECT_EQ(tiles("qwen2.5-7b", rows), (Tiles{{8, 296}}));     // three tiles take less than two wide ones
-    EXPECT_EQ(tiles("qwen2.5-7b", rows, 148),
-              (Tiles{{16, 148}}));  // each SM has one wide tile instead of two
-    EXPECT_EQ(tiles("smollm2-360m", rows, 20),
-              (Tiles{{8, 40}}));  // kernels for head_dim 64 have no wide tiles
+    EXPECT_EQ(tiles("qwen2.5-7b", rows, 148), (Tiles{{16, 148}}));  // one wide tile per SM instead of two
+    EXPECT_EQ(tiles("smollm2-360m", rows, 20), (Tiles{{8, 40}}));   // head_dim 64 has no wide tiles
     EXPECT_EQ(tiles("llama-2-7b", rows, 100), (Tiles{{16, 86}}));
   }
   EXPECT_EQ(tiles("llama-3.1-8b", 65),
