@@ -1096,7 +1096,8 @@ Graph build_llama_graph(const LlamaConfig& config, const GraphOptions& options) 
   if (options.tile_order &&
       (options.rows != 1 || options.tile_rows > 0 || options.ranks > 1 || config.qk_norm)) {
     throw Error(ErrorKind::kUsage,
-                "tile order: supported with 1 row, without tiles, on 1 device, without norms of Q and K");
+                "tile order: supported with 1 row, without tiles, on 1 device, without norms of the heads of "
+                "Q and K");
   }
   const int multiple = static_cast<int>(kSquareColsOfGemm * options.ranks);
   if ((options.tile_rows > 0 || options.tile_order) &&

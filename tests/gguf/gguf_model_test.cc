@@ -133,7 +133,7 @@ TEST(GgufModel, LoadsTheWeightsOfEveryPlainTypeWithQAndKInOrder) {
 // Expects that the rows of Q and K are not reordered for this architecture. `vectors` are the layer's
 // additional vectors: name and size.
 void expect_original_row_order(const char* architecture,
-                             const std::vector<std::pair<const char*, int>>& vectors) {
+                               const std::vector<std::pair<const char*, int>>& vectors) {
   GgufBytes file = tiny_fields(architecture);
   for (const TestTensor& tensor : tiny_tensors("F32", true))
     file.tensor(gguf_tensor_name(tensor.name), kGgmlF32, {tensor.shape.begin(), tensor.shape.end()},

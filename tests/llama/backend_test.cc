@@ -443,7 +443,7 @@ TEST(HostBackend, RefusesAWeightUnderANormsName) {
 TEST(HostBackend, RefusesTensorsThatTheModelHasNot) {
   EXPECT_THAT(refusal([](Program& p) { tensor(p, "mlp").name = "ml"; }), HasSubstr("'mlp' is missing"));
   EXPECT_THAT(refusal([](Program& p) { p.tensors.push_back({.name = "more", .rows = 1, .cols = 1}); }),
-              HasSubstr("'more': the model has none"));
+              HasSubstr("'more': the model has no tensor of this name"));
 }
 
 TEST(HostBackend, RefusesRowOrdersAndHeadsThatAreNotTheModels) {
