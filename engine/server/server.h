@@ -1,8 +1,8 @@
-// The whole server: its loop, its sockets and what it does with requests.
+// The HTTP server: event loop, sockets and service.
 //
 //   Server server({.port = 8080});                // listens: /health says "loading"
 //   Engine engine = Engine::load(options);
-//   server.service().attach(engine);              // requests are taken
+//   server.service().attach(engine);              // accepts requests
 //   const Service::Outcome outcome = server.wait();
 //   server.service().detach();
 #pragma once
@@ -23,14 +23,14 @@ struct ServerOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 8080;  // 0: the system picks one
   HttpLimits http = {};
-  std::string cors = {};  // pages of this origin may ask, too (http/cors.h); empty: none
+  std::string cors = {};  // pages of this origin may send requests, too (http/cors.h); empty: none
   ServiceOptions service = {};
 };
 
-// Thread-safe, but for the destructor, which closes all connections.
+// Thread-safe except for the destructor, which closes all connections.
 class Server {
  public:
-  // Throws Error(kRuntime) where it cannot listen.
+  // Throws Error(kRuntime) if it cannot listen on the address.
   explicit Server(ServerOptions options);
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
@@ -38,10 +38,10 @@ class Server {
 
   uint16_t port() const { return port_; }
   Service& service() { return service_; }
-  // Once there is something to read from `descriptor`, as when a signal has come: calls `before` on the
-  // loop's thread and drains the service.
+  // When `descriptor` becomes readable, for example after a signal: calls `before` on the loop's thread, then
+  // drains the service.
   void drain_on(int descriptor, std::chrono::duration<double> patience, std::function<void()> before);
-  // Until the service has its outcome, and the last answers have gone out or a while has passed.
+  // Returns when the service has an outcome and the last answers are sent, at most 2 s after the outcome.
   Service::Outcome wait();
 
  private:

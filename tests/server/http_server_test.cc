@@ -61,7 +61,7 @@ class EchoServer {
     if (!request.target.starts_with("/keep"))
       return exchange->respond({.body = request.method + " " + request.target + " " + request.body});
     kept_ = exchange;
-    exchange->on_gone([this] { gone_.set_value(); });
+    exchange->on_disconnect([this] { gone_.set_value(); });
     kept_arrived_.set_value();
   }
 

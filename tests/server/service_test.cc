@@ -41,7 +41,7 @@ class Client final : public Exchange {
   void end_stream() override {
     set([] {}, true);
   }
-  void on_gone(std::function<void()> call) override {
+  void on_disconnect(std::function<void()> call) override {
     if (went_) return call();
     gone_ = std::move(call);
   }

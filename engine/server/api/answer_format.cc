@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Null for a token that is no part of the text: so the bytes of all tokens, joined, are the text.
+// Null for a token that is not part of the text, so that the bytes of all tokens, joined, are the text.
 ordered_json bytes_of(const LikelyToken& token) {
   if (!token.in_text) return nullptr;
   ordered_json bytes = ordered_json::array();
@@ -21,7 +21,7 @@ ordered_json bytes_of(const LikelyToken& token) {
   return bytes;
 }
 
-// As OpenAI writes it: "bytes:\xe6\x97" for bytes that are no whole characters.
+// The token's text or, as OpenAI writes it, "bytes:\xe6\x97" for bytes that are not whole characters.
 std::string name_of(const LikelyToken& token) {
   std::string storage;
   if (utf8_lossy(token.bytes, &storage).data() == token.bytes.data()) return token.bytes;
@@ -30,9 +30,9 @@ std::string name_of(const LikelyToken& token) {
   return name;
 }
 
-// A member for each of the likeliest tokens and for the one that was drawn, whose name is its own. Of other
-// tokens with one name, as "A" and a byte token 0x41, the likeliest has it, and the others are named by their
-// ids, as vLLM does it.
+// A member for each of the likeliest tokens and for the drawn one, which always keeps its own name. If
+// several other tokens have one name (such as "A" and a byte token 0x41), the likeliest gets it and the rest
+// are named "token_id:ID", as in vLLM.
 ordered_json likeliest_of(const TokenLogprob& drawn) {
   ordered_json likeliest = ordered_json::object();
   const std::string own = name_of(drawn.token);
@@ -89,7 +89,7 @@ std::string quoted(const std::string& text) {
   return json_text(text);
 }
 
-// What a choice says of its text's part is `value`, as JSON.
+// A choice as JSON. `value` is the JSON of its member `name`: "text", "message" or "delta".
 std::string choice_text(size_t index, const char* name, const std::string& value,
                         const ordered_json& logprobs, const Piece& piece) {
   return fmt::format(R"({{"index":{},"{}":{},"logprobs":{},"finish_reason":{}}})", index, name, value,
@@ -124,7 +124,7 @@ const char* object_of(TextPath path, bool streams) {
   return streams ? "chat.completion.chunk" : "chat.completion";
 }
 
-// Up to the choices, which a ']' and what else there is end.
+// The answer's JSON up to the choices. The caller appends the choices, a ']' and the remaining members.
 std::string opening(const AnswerIdentity& identity, const char* object) {
   std::string text = json_text(
       {{"id", identity.id}, {"object", object}, {"created", identity.created}, {"model", identity.model}});
@@ -152,24 +152,24 @@ std::string AnswerFormat::complete(const std::vector<Piece>& choices, const Usag
   return answer + R"(],"usage":)" + json_text(usage_json(usage)) + "}";
 }
 
-std::string AnswerFormat::first_event(size_t choice, bool counts) const {
+std::string AnswerFormat::first_event(size_t choice, bool with_usage) const {
   if (path_ == TextPath::kCompletions) return {};
   const char* role = R"({"role":"assistant","content":""})";
-  return event_of_choice(choice_text(choice, "delta", role, nullptr, Piece()), counts);
+  return event_of_choice(choice_text(choice, "delta", role, nullptr, Piece()), with_usage);
 }
 
-std::string AnswerFormat::event(size_t choice, const Piece& piece, bool counts) const {
+std::string AnswerFormat::event(size_t choice, const Piece& piece, bool with_usage) const {
   return event_of_choice(
-      path_ == TextPath::kChat ? chat_delta(choice, piece) : completion_choice(choice, piece), counts);
+      path_ == TextPath::kChat ? chat_delta(choice, piece) : completion_choice(choice, piece), with_usage);
 }
 
 std::string AnswerFormat::usage_event(const Usage& usage) const {
   return event_of(event_opening_ + R"(],"usage":)" + json_text(usage_json(usage)) + "}");
 }
 
-// There is one for each token of each stream: only what differs is written anew.
-std::string AnswerFormat::event_of_choice(const std::string& choice, bool counts) const {
-  return event_of(event_opening_ + choice + (counts ? R"(],"usage":null})" : "]}"));
+// Joins text instead of building JSON: it runs for every token of every stream.
+std::string AnswerFormat::event_of_choice(const std::string& choice, bool with_usage) const {
+  return event_of(event_opening_ + choice + (with_usage ? R"(],"usage":null})" : "]}"));
 }
 
 }  // namespace serval::server

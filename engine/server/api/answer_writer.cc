@@ -5,26 +5,26 @@
 namespace serval::server {
 namespace {
 
-// Completions and chats.
+// For completions and chats.
 class ChoiceWriter final : public AnswerWriter {
  public:
-  ChoiceWriter(TextPath path, bool counts, const AnswerIdentity& identity)
-      : format_(path, identity), counts_(counts) {}
+  ChoiceWriter(TextPath path, bool with_usage, const AnswerIdentity& identity)
+      : format_(path, identity), with_usage_(with_usage) {}
 
   std::string complete(const std::vector<Piece>& choices, const Usage& usage) override {
     return format_.complete(choices, usage);
   }
-  std::string begin(size_t choice) override { return format_.first_event(choice, counts_); }
+  std::string begin(size_t choice) override { return format_.first_event(choice, with_usage_); }
   std::string piece(size_t choice, const Piece& piece) override {
-    return format_.event(choice, piece, counts_);
+    return format_.event(choice, piece, with_usage_);
   }
   std::string end(const Usage& usage) override {
-    return (counts_ ? format_.usage_event(usage) : std::string()) + kLastEvent;
+    return (with_usage_ ? format_.usage_event(usage) : std::string()) + kLastEvent;
   }
 
  private:
   const AnswerFormat format_;
-  const bool counts_;
+  const bool with_usage_;
 };
 
 }  // namespace

@@ -1,5 +1,4 @@
-// How the answers of a request go to its client, whole or as a stream, in the form of the path that it came
-// by.
+// Writes the answers of a request, whole or as a stream, in the format of the request's path.
 #pragma once
 
 #include <memory>
@@ -11,13 +10,14 @@
 
 namespace serval::server {
 
-// Of one request. Events are as they go over the wire, in their order. Not thread-safe.
+// Serves one request. Returns server-sent events ready to send; send them in the order of the calls. Not
+// thread-safe.
 class AnswerWriter {
  public:
   virtual ~AnswerWriter() = default;
-  // The whole answer; the choices in the order of their indices.
+  // The whole answer. `choices` is in the order of their indices.
   virtual std::string complete(const std::vector<Piece>& choices, const Usage& usage) = 0;
-  // Of a stream: what comes before the first piece of a choice, a piece, and what comes last.
+  // A stream calls begin() before the first piece of each choice, piece() for each piece, and end() once.
   virtual std::string begin(size_t choice) = 0;
   virtual std::string piece(size_t choice, const Piece& piece) = 0;
   virtual std::string end(const Usage& usage) = 0;

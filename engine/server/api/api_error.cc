@@ -11,14 +11,14 @@ namespace serval::server {
 
 namespace {
 
-// Messages of Error begin with a file or a field. Where the server has its files is not for clients.
+// Error messages begin with a file or a field. Clients must not see the server's folders.
 std::string without_folder(const std::string& message) {
   const size_t end = std::min(message.find(": "), message.size());
   const size_t slash = message.rfind('/', end);
   return slash == std::string::npos ? message : message.substr(slash + 1);
 }
 
-// The parameter with which the message of a kUsage begins: "logit_bias[0]: …"; empty: none.
+// The parameter with which a kUsage message begins, such as "logit_bias[0]: …"; empty: none.
 std::string param_in(const std::string& message) {
   const std::string name = message.substr(0, message.find_first_of(":[, "));
   const bool known = std::ranges::find(parameters(), name, &Parameter::name) != parameters().end();

@@ -1,4 +1,4 @@
-// What a request is refused with: a status of HTTP and OpenAI's error object.
+// Errors of requests: an HTTP status and OpenAI's error object.
 #pragma once
 
 #include <stdexcept>
@@ -19,20 +19,20 @@ struct ApiError : std::runtime_error {
   int status;
   std::string code;        // "invalid_value", "model_not_found", …
   std::string param;       // the parameter's name; empty: none
-  int retry_after_s = 0;   // 0: does not say
-  std::string allow = {};  // of a 405: the methods that its path has
+  int retry_after_s = 0;   // header Retry-After; 0: none
+  std::string allow = {};  // header Allow of a 405: the methods of the path
 };
 
-// What the engine refused with an Error of this kind: 400 for kUsage, else 500. Names the parameter with
-// which the message begins, and no folder of the server.
+// The answer to an Error of the engine: 400 for kUsage, else 500. `param` is the parameter with which the
+// message begins. Removes the folder from a path in the message of a 500: clients must not see it.
 ApiError engine_error(ErrorKind kind, const std::string& message);
-// 500: a fault has stopped the engine.
+// 500: the engine has stopped because of `fault`.
 ApiError engine_failed(const std::string& fault);
 
-// 400: something in the body is not as it must be.
+// Throws a 400: a parameter's value is not allowed.
 [[noreturn]] void refuse_parameter(const std::string& param, const std::string& problem);
 
-// OpenAI's word for the kind of an error.
+// The "type" of OpenAI's error object, such as "invalid_request_error".
 const char* error_type_of(int status);
 
 // {"error": {"message", "type", "param", "code"}}, in one line.

@@ -16,7 +16,7 @@ using nlohmann::json;
 
 namespace {
 
-// Of any sign and size that JSON has.
+// Compares without overflow: JSON integers reach from INT64_MIN to UINT64_MAX.
 bool is_within(const json& value, int64_t least, int64_t most) {
   if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) return false;
   const int64_t number = value.get<int64_t>();

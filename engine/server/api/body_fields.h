@@ -1,5 +1,5 @@
-// Typed reading of a request's body. Every failure is an ApiError (400) that names the parameter, what was
-// found and what is allowed.
+// Reads typed parameters from a request's body. Throws ApiError (400) with the parameter, what was found and
+// what is allowed.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@
 
 namespace serval::server {
 
-// The body as a JSON object. 400 for anything else, and for nesting deeper than limits.h has it, and for
-// counts and repeated keys beyond vm/base/json_file.h.
+// Parses the body as a JSON object. Throws ApiError (400) for anything else, for nesting deeper than
+// api_limit::kBodyDepth, and for repeated keys and counts beyond the limits of vm/base/json_file.h.
 nlohmann::json parse_body(const std::string& body);
 
-// Reads from `object`, which outlives it. A parameter that is null counts as absent.
+// Reads from `object`, which must outlive it. A parameter that is null counts as absent.
 class BodyFields {
  public:
-  // `prefix` is the enclosing object in messages: "stream_options." or nothing.
+  // `prefix` precedes parameter names in messages, such as "stream_options."; empty at the top level.
   explicit BodyFields(const nlohmann::json& object, std::string prefix = {})
       : object_(object), prefix_(std::move(prefix)) {}
 
@@ -30,11 +30,11 @@ class BodyFields {
   std::optional<double> number(const char* name) const;  // finite
   std::optional<bool> boolean(const char* name) const;
   std::optional<std::string> text(const char* name, size_t most_bytes) const;
-  // A string, or an array of them.
+  // A string or an array of strings.
   std::vector<std::string> texts(const char* name, size_t most, size_t most_bytes) const;
-  // An array of token ids; what lies in the vocabulary is checked later.
+  // An array of token ids. Does not check them against the vocabulary; encode() does.
   std::vector<int32_t> token_ids(const char* name, size_t most) const;
-  // Refuses members that are not among `known`.
+  // Refuses members that are not in `known`.
   void refuse_others(std::initializer_list<std::string_view> known) const;
 
   std::string full_name(const char* name) const { return prefix_ + name; }
@@ -47,10 +47,10 @@ class BodyFields {
   std::string prefix_;
 };
 
-// The elements of an array of integers. `name` is the array's, for messages.
+// The elements of an array of token ids. Messages call the array `name`.
 std::vector<int32_t> token_ids_of(const nlohmann::json& array, const std::string& name, size_t most);
 
-// A value as messages show it: its JSON, cut where it is long.
+// A value for messages: "an array", "an object", or its JSON, shortened if it is long.
 std::string shown_value(const nlohmann::json& value);
 
 }  // namespace serval::server

@@ -1,4 +1,4 @@
-// JSON as answers have it.
+// JSON text of answers.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace serval::server {
 
-// In one line. What is not UTF-8 becomes U+FFFD.
+// `value` in one line. Bytes that are not UTF-8 become U+FFFD.
 inline std::string json_text(const nlohmann::ordered_json& value) {
   return value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }

@@ -1,4 +1,4 @@
-// What the parameters of a request may be, beside sampling parameters within instructions/sample/ranges.h.
+// Limits of a request's parameters. instructions/sample/ranges.h has those of sampling parameters.
 #pragma once
 
 #include <cstddef>
@@ -11,15 +11,15 @@ inline constexpr size_t kStopBytes = 1024;
 inline constexpr size_t kStopTokens = 16;
 inline constexpr size_t kLogitBiases = 1024;
 inline constexpr size_t kPrompts = 128;
-inline constexpr int kAnswers = 128;  // n; and of all prompts together
+inline constexpr int kAnswers = 128;  // limit of `n`, and of the answers to all prompts together
 inline constexpr size_t kMessages = 4096;
 inline constexpr size_t kContentParts = 1024;
 inline constexpr size_t kNameBytes = 256;  // model, user
-// Arrays and objects inside each other: 128 schemas (engine/grammar/json_schema.h), each in an array or an
-// object of the one around it, and what is around them.
+// Levels of arrays and objects: 128 nested schemas (engine/grammar/json_schema.h), each inside an array or
+// object of the enclosing schema, and 16 levels around them.
 inline constexpr int kBodyDepth = 272;
 inline constexpr size_t kTokens = size_t{1} << 20;
 inline constexpr int kPriority = 1000;        // -1000 to 1000
-inline constexpr int kCompletionTokens = 16;  // max_tokens of /v1/completions where it is not given: OpenAI's
+inline constexpr int kCompletionTokens = 16;  // default max_tokens of /v1/completions, as OpenAI's
 
 }  // namespace serval::server::api_limit

@@ -1,4 +1,4 @@
-// The parameter `model`, which every body may have.
+// The parameter `model`, allowed in every body.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace serval::server {
 
-// Throws ApiError (404) where it names another model than the one that is served.
+// Throws ApiError (404) if `model` is present and is not `served`.
 void check_model_name(const BodyFields& fields, const std::string& served);
 
 }  // namespace serval::server

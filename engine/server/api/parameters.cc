@@ -18,8 +18,7 @@ using nlohmann::json;
 
 constexpr bool kYes = true, kNo = false;
 
-// How a token is drawn.
-std::vector<Parameter> drawing_parameters() {
+std::vector<Parameter> sampling_parameters() {
   const std::string model_default = "the model's `generation_config.json`, else ";
   return {
       {"temperature", kYes, kYes, "number", model_default + "1", sampling_range::kTemperature.text(),
@@ -27,18 +26,18 @@ std::vector<Parameter> drawing_parameters() {
       {"top_p", kYes, kYes, "number", model_default + "1", sampling_range::kTopP.text(),
        "keeps the likeliest tokens that make up this much of the probability; 1: all"},
       {"top_k", kYes, kYes, "integer", model_default + "0", fmt::format("-1 to {}", INT32_MAX),
-       "keeps so many of the likeliest tokens; 0 or -1: all"},
+       "keeps this many of the likeliest tokens; 0 or -1: all"},
       {"min_p", kYes, kYes, "number", model_default + "0", sampling_range::kMinP.text(),
-       "drops tokens less likely than so many times the likeliest"},
+       "drops tokens less likely than this fraction of the likeliest token's probability"},
       {"repetition_penalty", kYes, kYes, "number", model_default + "1",
        sampling_range::kRepetitionPenalty.text(),
        "makes the tokens that `repeat_last_n` looks back on less likely; 1: off"},
       {"repeat_last_n", kYes, kYes, "integer", "-1", sampling_range::kRepeatLastN.text(),
        "tokens that `repetition_penalty` looks back on; 0: none, -1: all"},
       {"presence_penalty", kYes, kYes, "number", "0", sampling_range::kPresencePenalty.text(),
-       "subtracted from the logits of tokens that the answer has"},
+       "subtracted from the logits of tokens that the answer already has"},
       {"frequency_penalty", kYes, kYes, "number", "0", sampling_range::kFrequencyPenalty.text(),
-       "the same, once for each time that the answer has the token"},
+       "subtracted from a token's logit once for each time that the answer has the token"},
   };
 }
 
@@ -51,59 +50,58 @@ std::vector<Parameter> make_parameters() {
       {"model", kYes, kYes, "string", "the model that is served", names,
        "its name, as `/v1/models` lists it"},
       {"prompt", kYes, kNo, "string, token ids, or an array of either", "required",
-       fmt::format("1 to {} prompts; tokens: the context less one", kPrompts), "what is continued"},
+       fmt::format("1 to {} prompts; tokens: the context less one", kPrompts), "the text to continue"},
       {"add_special_tokens", kYes, kNo, "boolean", "true", "",
-       "the model's own tokens are put around a prompt of text: BOS, where it wants one"},
+       "adds the model's special tokens, such as BOS, to a text prompt"},
       {"parse_special", kYes, kNo, "boolean", "true", "",
-       "control tokens that are written in a prompt of text mean these tokens; false: they are text"},
+       "control tokens written in a text prompt become these tokens; false: they stay text"},
       {"messages", kNo, kYes, "array", "required", fmt::format("1 to {}", kMessages),
        "`role` is `system`, `developer` (read as `system`), `user` or `assistant`, `content` a string or "
-       "parts "
-       "of `type` `text`, `name` what the chat template may write. Control tokens in them are text"},
+       "parts of `type` `text`, `name` what the chat template may write. Control tokens in them are text"},
       {"max_tokens", kYes, kYes, "integer",
        fmt::format("{}; chat: what the context leaves", kCompletionTokens), fmt::format("0 to {}", INT32_MAX),
-       "most tokens of an answer; the context may end it before"},
+       "largest number of tokens of an answer; the end of the context may end it earlier"},
       {"max_completion_tokens", kNo, kYes, "integer", "as `max_tokens`", fmt::format("0 to {}", INT32_MAX),
-       "the same; set one of the two"},
+       "another name of `max_tokens`; set only one of them"},
       {"logit_bias", kYes, kYes, "object", "none",
        fmt::format("{} tokens, each {}", kLogitBiases, sampling_range::kLogitBias.text()),
        "token id → what is added to its logit"},
       {"min_tokens", kYes, kYes, "integer", "0", "0 to `max_tokens`",
-       "at least so many tokens: before, no token that ends the answer is drawn; a stop string ends it all "
-       "the same"},
+       "least number of tokens of an answer: before it, no token that ends the answer is drawn; a stop "
+       "string still ends it"},
       {"seed", kYes, kYes, "integer", "random", "64 bits", "the same seed gives the same answers"},
-      {"n", kYes, kYes, "integer", "1", answers, "answers to a prompt, which is read once"},
+      {"n", kYes, kYes, "integer", "1", answers, "number of answers to each prompt, which is processed once"},
       {"best_of", kYes, kNo, "integer", "`n`", "`n`", "must be `n`: answers are not ranked"},
       {"stop", kYes, kYes, "string or array", "none", stops, "the text ends before the first of these"},
       {"stop_token_ids", kYes, kYes, "array of integers", "none",
        fmt::format("{}, the model's own included", kStopTokens), "the text ends before the first of these"},
-      {"ignore_eos", kYes, kYes, "boolean", "false", "", "goes on after an end-of-text token"},
+      {"ignore_eos", kYes, kYes, "boolean", "false", "", "continues after an end-of-text token"},
       {"skip_special_tokens", kYes, kYes, "boolean", "true", "",
-       "the text leaves control tokens out; false: they are written in it, but for the one that ends it"},
+       "leaves control tokens out of the text; false: includes them, except the one that ends it"},
       {"response_format", kYes, kYes, "object", "`{\"type\": \"text\"}`",
        "`type` is `text`, `json_object` or `json_schema`; not with `min_tokens` or `ignore_eos`",
        "the text is JSON: any object, or valid under `json_schema.schema` ([below](#json-output))"},
       {"logprobs", kYes, kYes, "completions: integer; chat: boolean", "none",
        fmt::format("{}; `true`", sampling_range::kTopLogprobs.text()),
-       "log probabilities of the answer's tokens, and of so many of the likeliest in their place, under the "
-       "model's own softmax"},
+       "log probabilities of the answer's tokens and, at each position, of this many likeliest tokens, from "
+       "the model's own softmax"},
       {"top_logprobs", kNo, kYes, "integer", "0", sampling_range::kTopLogprobs.text() + ", with `logprobs`",
-       "log probabilities of so many of the likeliest tokens in each place"},
+       "adds the log probabilities of this many likeliest tokens at each position"},
       {"echo", kYes, kNo, "boolean", "false", "not with `logprobs`", "the text begins with the prompt"},
-      {"stream", kYes, kYes, "boolean", "false", "", "server-sent events, one a token"},
+      {"stream", kYes, kYes, "boolean", "false", "", "answers with server-sent events, one for each token"},
       {"stream_options", kYes, kYes, "object", "none", "only with `stream`",
-       "`include_usage`: a last event counts the tokens"},
+       "`include_usage`: a last event has the token counts"},
       {"priority", kYes, kYes, "integer", "0", fmt::format("{} to {}", -kPriority, kPriority),
-       "smaller ones are served first"},
-      {"user", kYes, kYes, "string", "none", names, "stands in the request's log line"},
+       "smaller values are served first"},
+      {"user", kYes, kYes, "string", "none", names, "appears in the request's log line"},
   };
-  const std::vector<Parameter> sampling = drawing_parameters();
+  const std::vector<Parameter> sampling = sampling_parameters();
   const auto after = std::ranges::find(all, "logit_bias", &Parameter::name);
   all.insert(after, sampling.begin(), sampling.end());
   return all;
 }
 
-// A member of OpenAI's or vLLM's requests that asks for what happens anyway with these values.
+// A member of OpenAI's or vLLM's requests that is accepted with these values because they have no effect.
 struct Neutral {
   std::string_view name;
   json values;  // an array
@@ -160,7 +158,7 @@ bool is_of(const Neutral& member, TextPath path) {
   return member.responses;
 }
 
-// "Without effect: …", each member with its values and its paths.
+// A table: each member with its values and paths.
 std::string neutral_list() {
   std::string list;
   for (const Neutral& member : neutral_members()) {
@@ -176,12 +174,12 @@ std::string neutral_list() {
     add(member.responses, "responses");
     list += fmt::format("| `{}` | {} | {} |\n", member.name, values, paths);
   }
-  return "| taken and without effect | with | of |\n| --- | --- | --- |\n" + list;
+  return "| accepted without effect | values | paths |\n| --- | --- | --- |\n" + list;
 }
 
 }  // namespace
 
-bool asks_for_nothing(TextPath path, std::string_view name, const json& value) {
+bool has_no_effect(TextPath path, std::string_view name, const json& value) {
   if (value.is_null()) return true;
   const auto& all = neutral_members();
   const auto member = std::ranges::find(all, name, &Neutral::name);
@@ -210,7 +208,7 @@ void refuse_unsupported(const json& body, TextPath path) {
     const auto known = std::ranges::find(parameters(), name, &Parameter::name);
     const bool is_known =
         known != parameters().end() && (path == TextPath::kChat ? known->chat : known->completions);
-    if (is_known || asks_for_nothing(path, name, value)) continue;
+    if (is_known || has_no_effect(path, name, value)) continue;
     BodyFields(json{{name, true}}).refuse_others({});
   }
 }

@@ -1,5 +1,5 @@
-// Every parameter that a request of text may have, once: what is refused by name and docs/api.md follow from
-// it.
+// The list of all parameters of /v1/completions and /v1/chat/completions. docs/api.md is generated from it,
+// and names that are not in it are refused.
 #pragma once
 
 #include <span>
@@ -14,24 +14,24 @@ enum class TextPath { kCompletions, kChat, kResponses };
 
 struct Parameter {
   std::string_view name;
-  bool completions = false;  // of /v1/completions
-  bool chat = false;         // of /v1/chat/completions
+  bool completions = false;  // allowed in /v1/completions
+  bool chat = false;         // allowed in /v1/chat/completions
   std::string_view type;
   std::string fallback;  // in words
   std::string limit;     // in words; empty: none
   std::string_view meaning;
 };
 
-// In the order of the page.
+// In the order of docs/api.md.
 std::span<const Parameter> parameters();
-// The rows of docs/api.md's table, and below it what asks_for_nothing().
+// The tables of docs/api.md: the parameters, then the members for which has_no_effect() is true.
 std::string parameter_table();
 
-// Whether a member asks for what happens anyway ("tools": [], "store": false), or is null.
-bool asks_for_nothing(TextPath path, std::string_view name, const nlohmann::json& value);
+// Whether a member is null or requests only what happens anyway ("tools": [], "store": false).
+bool has_no_effect(TextPath path, std::string_view name, const nlohmann::json& value);
 
-// Refuses, by name, the first member of `body` that is no parameter of `path`, a completion's or a chat's,
-// and asks for something.
+// Throws ApiError (400) for the first member of `body` that is not a parameter of `path` (kCompletions or
+// kChat), unless has_no_effect().
 void refuse_unsupported(const nlohmann::json& body, TextPath path);
 
 }  // namespace serval::server

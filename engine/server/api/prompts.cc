@@ -26,7 +26,7 @@ Prompt parse_prompt(const json& value, const std::string& name) {
   refuse_parameter(name, shown_value(value) + "; " + kExpected);
 }
 
-// What parts of text are called.
+// The values of `type` that mean a part of text.
 using PartTypes = std::initializer_list<std::string_view>;
 
 // The texts of a message's parts, joined.
@@ -41,7 +41,7 @@ std::string parse_parts(const json& parts, const std::string& name, PartTypes ty
     const auto type = fields.text("type", api_limit::kNameBytes);
     if (!type || std::ranges::find(types, *type) == types.end())
       refuse_parameter(part + ".type", (type ? shown_value(*type) : "absent") + "; only text is supported");
-    const bool is_answer = type == "output_text";  // of this API, handed back
+    const bool is_answer = type == "output_text";  // a former answer of this API, with members of its own
     if (!is_answer) fields.refuse_others({"type", "text"});
     const auto piece = fields.text("text", SIZE_MAX);
     if (!piece) refuse_parameter(part + ".text", "absent; expected a string");
@@ -50,7 +50,7 @@ std::string parse_parts(const json& parts, const std::string& name, PartTypes ty
   return text;
 }
 
-// OpenAI's newer name of the system's role is `developer`.
+// Returns "system" for "developer", OpenAI's newer name of the same role.
 std::string parse_role(const BodyFields& fields, const std::string& name) {
   const auto role = fields.text("role", api_limit::kNameBytes);
   if (role == "developer") return "system";
@@ -59,8 +59,8 @@ std::string parse_role(const BodyFields& fields, const std::string& name) {
                                        "; expected system, developer, user or assistant");
 }
 
-// Members of OpenAI's messages that ask for nothing while they are empty. Clients send an answer back with
-// them.
+// Accepts the members of OpenAI's answers that have no effect while they are empty: clients send them back
+// with earlier answers.
 void check_empty_members(const BodyFields& fields) {
   for (const char* member : {"tool_calls", "annotations"}) {
     const json* value = fields.find(member);
@@ -72,7 +72,7 @@ void check_empty_members(const BodyFields& fields) {
     refuse_parameter(fields.full_name("refusal"), shown_value(*refusal) + "; only null is supported");
 }
 
-// `fields` are those of an object.
+// Reads `role` and `content`. `types`: accepted types of the parts of `content`.
 ChatMessage parse_message(const BodyFields& fields, const std::string& name, PartTypes types) {
   const std::string role = parse_role(fields, name);
   const json* content = fields.find("content");
@@ -99,7 +99,7 @@ std::vector<ChatMessage> parse_list(const json& value, const std::string& list, 
   return messages;
 }
 
-// A parameter that may only have this value.
+// Refuses a parameter that is present with another value than `value`.
 void expect(const BodyFields& fields, const char* name, bool value, const char* why) {
   if (fields.boolean(name).value_or(value) != value)
     refuse_parameter(name, fmt::format("{}; only {} is supported: {}", !value, value, why));

@@ -1,4 +1,4 @@
-// The prompt of a request, in each of the ways that OpenAI's clients write it.
+// Parses prompts and messages in all of OpenAI's forms. Throws ApiError (400).
 #pragma once
 
 #include <vector>
@@ -8,20 +8,21 @@
 
 namespace serval::server {
 
-// `prompt`: a string, an array of token ids, or an array of either. At least one, none empty.
+// `prompt`: a string, an array of token ids, or an array of either. Refuses empty prompts and empty arrays.
 std::vector<Prompt> parse_prompts(const nlohmann::json& value);
 
-// `add_special_tokens` and `parse_special`, of a text.
+// `add_special_tokens` and `parse_special` of a text prompt.
 TokenizeOptions read_tokenize_options(const BodyFields& fields);
 
-// The same of a conversation, and `add_generation_prompt`: values that ask for what happens anyway are taken,
-// others are refused. A chat template writes the special tokens, and what stands in messages is text.
+// Checks `add_special_tokens`, `parse_special` and `add_generation_prompt` of a conversation. Only the values
+// that describe what happens anyway are accepted: the chat template writes the special tokens, and control
+// tokens in messages are text.
 void check_chat_tokens(const BodyFields& fields);
 
 // `messages`.
 std::vector<ChatMessage> parse_messages(const nlohmann::json& value);
 
-// `input`, where it is a list of messages.
+// `input` of /v1/responses, if it is a list of messages.
 std::vector<ChatMessage> parse_input(const nlohmann::json& value);
 
 }  // namespace serval::server

@@ -26,7 +26,7 @@ std::string type_of(const BodyFields& members) {
                    (type ? shown_value(*type) : "absent") + "; expected text, json_object or json_schema");
 }
 
-// `described` has the schema, and what clients say about it.
+// `described` contains the schema, its name and other members.
 void check_schema(const json& described, const std::string& name) {
   const BodyFields fields(described, name + ".");
   fields.text("name", api_limit::kNameBytes);

@@ -1,4 +1,4 @@
-// What a request's text must be: `response_format`, or in /v1/responses `text.format`.
+// The required format of an answer's text: `response_format`, or `text.format` in /v1/responses.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace serval::server {
 
-// Reads it into json_object or json_schema. `body` is the text of the object that `fields` reads: a schema's
-// properties keep the order that they have there. Whether a schema is supported is found out when it is
-// compiled.
+// Reads `response_format` into json_object or json_schema. `body` is the text of the object that `fields`
+// reads; a schema's properties keep its order. Does not check that the schema is supported: the compiler
+// does. Throws ApiError (400).
 void read_response_format(Request& request, const BodyFields& fields, const std::string& body);
 
-// The same from /v1/responses' `text`. Returns its `format` as JSON.
+// Reads `text.format` of /v1/responses in the same way. Returns it as JSON.
 std::string read_text_format(Request& request, const BodyFields& fields, const std::string& body);
 
 }  // namespace serval::server

@@ -37,7 +37,7 @@ std::vector<ChatMessage> messages_of(const BodyFields& fields, const std::string
 void refuse_unsupported_response(const json& body) {
   for (const auto& [name, value] : body.items()) {
     if (std::ranges::find(kKnown, name) != std::end(kKnown)) continue;
-    if (asks_for_nothing(TextPath::kResponses, name, value)) continue;
+    if (has_no_effect(TextPath::kResponses, name, value)) continue;
     BodyFields(json{{name, true}}).refuse_others({});
   }
 }

@@ -1,4 +1,4 @@
-// Requests of /v1/responses in their plain text form.
+// Requests of /v1/responses for plain text (no tools, no stored state).
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace serval::server {
 
-// Reads what the path calls by other names than the others: `input`, `instructions`, `max_output_tokens` and
-// `text`. `body` is the text of the object that `fields` reads.
+// Reads the parameters that only this path has: `input`, `instructions`, `max_output_tokens` and `text`.
+// `body` is the text of the object that `fields` reads. Throws ApiError (400).
 void read_response(TextRequest& request, const BodyFields& fields, const std::string& body);
 
-// Refuses, by name, the first member that is not supported and asks for something.
+// Throws ApiError (400) for the first member that is not a parameter, unless has_no_effect().
 void refuse_unsupported_response(const nlohmann::json& body);
 
 }  // namespace serval::server

@@ -73,7 +73,7 @@ class ResponseWriter final : public AnswerWriter {
  private:
   const char* status() const { return reason_ == "length" ? "incomplete" : "completed"; }
 
-  // A member of the message's only part.
+  // The members that locate the message's only part, and `name`.
   ordered_json place(const char* name, ordered_json value) const {
     ordered_json at = {{"item_id", message_}, {"output_index", 0}, {"content_index", 0}};
     at[name] = std::move(value);
@@ -126,7 +126,7 @@ class ResponseWriter final : public AnswerWriter {
   const SamplingParams sampling_;
   const int max_tokens_;
   const AnswerIdentity identity_;
-  const std::string message_;  // its id
+  const std::string message_;  // the message's id
   std::string text_, reason_;
   int64_t next_event_ = 0;
 };

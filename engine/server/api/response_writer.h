@@ -1,4 +1,4 @@
-// The answer of /v1/responses: a response object, or the events that it comes about by.
+// The answer of /v1/responses: a response object, or the events of a stream.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace serval::server {
 
-// A request of one answer, which is one message of one text.
+// Writes one answer: one message with one part of text.
 std::unique_ptr<AnswerWriter> make_response_writer(const TextRequest& request,
                                                    const AnswerIdentity& identity);
 

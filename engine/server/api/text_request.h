@@ -1,5 +1,5 @@
-// Requests of /v1/completions, /v1/chat/completions and /v1/responses, parsed and checked; nothing is encoded
-// yet.
+// Requests of /v1/completions, /v1/chat/completions and /v1/responses, parsed and checked, with prompts not
+// yet encoded.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace serval::server {
 // A text, token ids, or a conversation.
 using Prompt = std::variant<std::string, std::vector<int32_t>, std::vector<ChatMessage>>;
 
-// What only requests of /v1/responses have.
+// Parameters that only /v1/responses has.
 struct ResponseRequest {
   std::string instructions = {};
   std::string format = R"({"type":"text"})";  // `text.format`, JSON
@@ -24,7 +24,8 @@ struct ResponseRequest {
 struct TextRequest {
   TextPath path = TextPath::kCompletions;
   std::vector<Prompt> prompts = {};  // one for a chat
-  // All but the prompt, of each prompt. sampling.stream is of the first prompt's first answer.
+  // The parameters of each prompt's request, without the prompt. sampling.stream is that of the first
+  // prompt's first answer.
   Request request = {};
   bool stream = false;
   bool include_usage = false;
@@ -34,13 +35,13 @@ struct TextRequest {
   ResponseRequest response = {};
 };
 
-// What a model gives to requests that say nothing themselves.
+// Values for parameters that a request does not have.
 struct ModelDefaults {
-  std::string name;  // what `model` must be, where it is given
+  std::string name;  // the only value allowed for `model`
   SamplingParams sampling;
 };
 
-// Throws ApiError: 404 for another model, else 400.
+// Throws ApiError: 404 for another model, 400 for anything else that is wrong.
 TextRequest parse_text_request(const std::string& body, TextPath path, const ModelDefaults& defaults);
 
 }  // namespace serval::server

@@ -1,4 +1,5 @@
-// /tokenize and /detokenize: bodies as vLLM's have them.
+// Bodies and answers of /tokenize and /detokenize, in vLLM's format. The parsers throw ApiError (404 for
+// another model, else 400).
 #pragma once
 
 #include <cstdint>
@@ -10,23 +11,23 @@
 
 namespace serval::server {
 
-// {"prompt": TEXT} or {"messages": […]}, with "model", "add_special_tokens", "parse_special" and
-// "add_generation_prompt" or without.
+// {"prompt": TEXT} or {"messages": […]}; optional: "model", "add_special_tokens", "parse_special" and
+// "add_generation_prompt".
 struct TokenizeRequest {
   Prompt prompt = {};  // a text or a conversation
   TokenizeOptions options = {};
 };
 TokenizeRequest parse_tokenize_request(const std::string& body, const ModelDefaults& defaults);
-// {"count", "max_model_len", "tokens"}.
+// {"count": …, "max_model_len": …, "tokens": […]}
 std::string tokenize_answer(const std::vector<int32_t>& tokens, int context);
 
-// {"tokens": […]}, with "model" and "skip_special_tokens" or without.
+// {"tokens": […]}; optional: "model" and "skip_special_tokens".
 struct DetokenizeRequest {
   std::vector<int32_t> tokens = {};
   bool skip_special_tokens = false;
 };
 DetokenizeRequest parse_detokenize_request(const std::string& body, const ModelDefaults& defaults);
-// {"prompt": TEXT}.
+// {"prompt": TEXT}
 std::string detokenize_answer(const std::string& text);
 
 }  // namespace serval::server

@@ -16,19 +16,19 @@ namespace http = boost::beast::http;
 namespace {
 
 constexpr size_t kReadBytes = 4096;
-// One read of a body takes so much; what does not fit waits in the socket.
+// Size of the receive buffer. The rest of a body waits in the socket.
 constexpr size_t kReceiveBytes = size_t{256} << 10;
 constexpr size_t kMostLingeredBytes = size_t{4} << 20;
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
-template <typename View>  // boost::string_view or another, as the release has it
+template <typename View>  // Boost's string_view, whose type depends on the release
 std::string text_of(const View& view) {
   return {view.data(), view.size()};
 }
 
 }  // namespace
 
-// Of one request. Outlives its connection where the service takes its time.
+// The exchange of one request. May outlive its connection: the service may still hold it.
 class ConnectionExchange final : public Exchange {
  public:
   ConnectionExchange(std::weak_ptr<Connection> connection, HttpRequest request)
@@ -61,29 +61,29 @@ class ConnectionExchange final : public Exchange {
       complete(*connection);
     }
   }
-  void on_gone(std::function<void()> call) override {
+  void on_disconnect(std::function<void()> call) override {
     if (connection_.expired() && !complete_) return call();
-    gone_ = std::move(call);
+    on_disconnect_ = std::move(call);
   }
 
-  // The connection is no more.
-  void leave() {
+  // Called when the connection closes.
+  void disconnect() {
     connection_.reset();
-    if (!complete_ && gone_) std::exchange(gone_, {})();
+    if (!complete_ && on_disconnect_) std::exchange(on_disconnect_, {})();
   }
 
  private:
-  // The client takes what follows the answer to HEAD for its next answer.
+  // An answer to HEAD has no body: the client would read one as the next answer's head.
   bool sends_body() const { return request_.method != "HEAD"; }
   void complete(Connection& connection) {
     complete_ = true;
-    gone_ = {};
+    on_disconnect_ = {};
     connection.finish_answer();
   }
 
   std::weak_ptr<Connection> connection_;
   const HttpRequest request_;
-  std::function<void()> gone_;
+  std::function<void()> on_disconnect_;
   bool complete_ = false;
 };
 
@@ -107,8 +107,8 @@ void Connection::check_time(TimePoint now) {
   if (write_deadline_ && *write_deadline_ <= now) return close();
   if (probe_at_ && *probe_at_ <= now) {
     probe_at_.reset();
-    // A client that has closed its socket answers this with a reset; one that reads on skips it (RFC
-    // 9110, 15.2).
+    // The system of a client that has closed its socket answers this with a reset. A client that still reads
+    // skips it (RFC 9110, 15.2).
     if (state_ == State::kAnswering && !begun_ && chunked_) send(kContinue);
   }
   if (!read_deadline_ || now < *read_deadline_) return;
@@ -125,7 +125,7 @@ void Connection::close() {
   read_deadline_.reset();
   write_deadline_.reset();
   probe_at_.reset();
-  if (const auto exchange = exchange_.lock()) exchange->leave();
+  if (const auto exchange = exchange_.lock()) exchange->disconnect();
   exchange_.reset();
 }
 
@@ -158,7 +158,7 @@ void Connection::read_head() {
 }
 
 void Connection::on_head(ErrorCode error) {
-  if (state_ != State::kHead) return close();  // it was refused meanwhile
+  if (state_ != State::kHead) return close();  // check_time() has refused the request
   if (error) return fail_reading(error);
   if (refuse_head()) return;
   const auto& head = parser_->get();
@@ -173,7 +173,7 @@ void Connection::on_head(ErrorCode error) {
   });
 }
 
-// Returns whether it has.
+// Returns whether the head is bad and was refused.
 bool Connection::refuse_head() {
   const auto& head = parser_->get();
   const auto refused = [this](int status, const std::string& why) {
@@ -185,12 +185,12 @@ bool Connection::refuse_head() {
   if (is_request_id(id)) request_id_ = id;
   if (head.version() < 10 || head.version() > 11) return refused(400, "expected HTTP/1.0 or HTTP/1.1");
   if (!id.empty() && request_id_.empty())
-    return refused(400, "X-Request-Id: expected 1 to 128 printable characters of ASCII without spaces");
+    return refused(400, "X-Request-Id: expected 1 to 128 printable ASCII characters without spaces");
   for (const char* name : {"Host", "Authorization", kRequestIdHeader}) {
-    if (head.count(name) > 1) return refused(400, std::string(name) + ": set once, not several times");
+    if (head.count(name) > 1) return refused(400, std::string(name) + ": given several times; expected once");
   }
   if (head.version() == 11 && head.find(http::field::host) == head.end())
-    return refused(400, "Host: missing; HTTP/1.1 demands it");
+    return refused(400, "Host: missing; HTTP/1.1 requires it");
   if (text_of(head[http::field::host]).find_first_of(" \t/?#@,") != std::string::npos)
     return refused(400, "Host: expected HOST or HOST:PORT");
   if (head.find(http::field::transfer_encoding) != head.end()) {
@@ -201,7 +201,7 @@ bool Connection::refuse_head() {
   const std::string coding = text_of(head[http::field::content_encoding]);
   const bool has_body = parser_->chunked() || parser_->content_length().value_or(0) > 0;
   if (has_body && !coding.empty() && !boost::beast::iequals(coding, "identity"))
-    return refused(415, "Content-Encoding: a body must be sent as it is, not compressed");
+    return refused(415, "Content-Encoding: compressed bodies are not supported; send the body uncompressed");
   return false;
 }
 
@@ -212,14 +212,14 @@ void Connection::answer_continue() {
 void Connection::on_body(ErrorCode error) {
   if (state_ != State::kBody) return close();
   if (error) return fail_reading(error);
-  hand_over();
+  call_handler();
 }
 
-void Connection::hand_over() {
+void Connection::call_handler() {
   state_ = State::kAnswering;
   read_deadline_.reset();
   answered_ = begun_ = false;
-  chunked_ = parser_->get().version() == 11;  // older ones do not understand it
+  chunked_ = parser_->get().version() == 11;  // HTTP/1.0 has no chunked encoding
   const auto exchange = std::make_shared<ConnectionExchange>(weak_from_this(), take_request());
   parser_.reset();
   exchange_ = exchange;
@@ -237,12 +237,12 @@ HttpRequest Connection::take_request() {
           .body = std::move(message.body()),
           .request_id = request_id_,
           .origin = origin_,
-          .asks_before = message.find(http::field::access_control_request_method) != message.end(),
-          .wanted_headers = text_of(message[http::field::access_control_request_headers]),
+          .has_requested_method = message.find(http::field::access_control_request_method) != message.end(),
+          .requested_headers = text_of(message[http::field::access_control_request_headers]),
           .beyond_limit = is_spare_};
 }
 
-// Reads while the answer is made, to see whether the client goes.
+// Reads while the answer is made, to notice when the client disconnects.
 void Connection::watch() {
   if (received_.size() >= context_.limits.pipelined_bytes) return;
   reading_ = true;
@@ -263,8 +263,8 @@ void Connection::on_watched(ErrorCode error, size_t bytes) {
   if (state_ == State::kIdle) read_first_bytes();
 }
 
-// The client sends nothing more. It may have gone, or wait for its answer: only what is sent to it tells, as
-// a socket that is closed answers with a reset.
+// The client has closed its sending side. It may still wait for its answer, or have closed its socket. Only
+// sending shows which: a closed socket answers with a reset.
 void Connection::on_half_closed() {
   input_ended_ = true;
   socket_.async_wait(Socket::wait_error, [self = shared_from_this()](ErrorCode error) {
@@ -283,7 +283,7 @@ void Connection::fail_reading(ErrorCode error) {
   close();
 }
 
-// Of a request that the handler does not get. The connection ends after it.
+// Answers a request without calling the handler. The connection closes after the answer.
 void Connection::refuse(int status, const std::string& why) {
   HttpResponse response = context_.refusal(status, why);
   if (status == 415) response.headers.emplace_back("Accept-Encoding", "identity");
@@ -342,7 +342,7 @@ void Connection::on_sent(ErrorCode error, size_t bytes) {
   after_sending();
 }
 
-// The answer is with the client's side: on to the next request, or the end.
+// Called when nothing is left to send. After a complete answer, reads the next request or closes.
 void Connection::after_sending() {
   if (!answered_ || closed()) return;
   if (!keep_alive_ || context_.closing) return linger();
@@ -350,10 +350,11 @@ void Connection::after_sending() {
   enter(State::kIdle, context_.limits.idle);
   if (!reading_) return read_first_bytes();
   ErrorCode ignored;
-  socket_.cancel(ignored);  // on_watched() goes on
+  socket_.cancel(ignored);  // on_watched() then reads the next request
 }
 
-// What a client still sends would make its system throw the answer away if the socket were closed now.
+// Reads and drops the client's remaining input before closing. If the socket were closed with unread input,
+// the client's system would get a reset and could discard the answer.
 void Connection::linger() {
   ErrorCode ignored;
   socket_.shutdown(Socket::shutdown_send, ignored);

@@ -1,4 +1,4 @@
-// One connection: requests are read one after another, and answered in their order.
+// One connection of a client. Reads one request at a time and answers before it reads the next.
 #pragma once
 
 #include <chrono>
@@ -17,30 +17,30 @@
 
 namespace serval::server {
 
-// What connections of a server share.
+// Settings and handlers that all connections of a server share.
 struct ConnectionContext {
   HttpLimits limits;
   HttpHandler handler;
   HttpRefusal refusal;
   Cors cors = Cors({});
-  bool closing = false;  // no request follows on a connection
+  bool closing = false;  // connections close after their current answer
 };
 
 class ConnectionExchange;
 
-// For the loop's thread. Kept alive by its pending reads and writes; the exchange only knows whether it is
-// still there.
+// Used on the loop's thread only. Pending reads and writes keep it alive; the exchange holds a weak pointer.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
   using Socket = boost::asio::ip::tcp::socket;
 
-  // `is_spare`: beyond the limit. Its requests say so, and it ends after one.
+  // `is_spare`: accepted beyond the limit of connections. Its request has `beyond_limit` set, and the
+  // connection closes after one answer.
   Connection(Socket socket, const ConnectionContext& context, bool is_spare);
   ~Connection();
 
   void start();
-  // Ends what has taken too long.
+  // Closes the connection, or refuses the request with 408, if a deadline has passed.
   void check_time(TimePoint now);
   void close();
   bool closed() const { return !socket_.is_open(); }
@@ -62,7 +62,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void on_body(ErrorCode error);
   HttpRequest take_request();
   void answer_continue();
-  void hand_over();
+  void call_handler();
   void watch();
   void on_watched(ErrorCode error, size_t bytes);
   void on_half_closed();
@@ -83,17 +83,17 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::optional<Parser> parser_;
   State state_ = State::kIdle;
   std::optional<TimePoint> read_deadline_, write_deadline_;
-  std::optional<TimePoint> probe_at_;  // the client has ended its side; whether it still reads is asked then
-  bool reading_ = false;               // an asynchronous read is under way
+  std::optional<TimePoint> probe_at_;  // when to check whether a client that sends no more still reads
+  bool reading_ = false;               // an asynchronous read is pending
 
   std::weak_ptr<ConnectionExchange> exchange_;
   std::string sending_, unsent_;
-  size_t sent_ = 0;  // of sending_
+  size_t sent_ = 0;  // bytes of sending_
   bool keep_alive_ = true, chunked_ = false, answered_ = false;
-  bool begun_ = false;        // the answer's head is out
-  bool input_ended_ = false;  // the client sends nothing more
+  bool begun_ = false;        // the answer's head was sent
+  bool input_ended_ = false;  // the client has closed its sending side
   const bool is_spare_;
-  std::string request_id_, origin_;  // of the request that is answered
+  std::string request_id_, origin_;  // headers of the current request
   size_t lingered_ = 0;
 };
 

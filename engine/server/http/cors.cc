@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kNoContent = 204;
 
-// Names of headers, apart by commas: what a browser sends.
+// Header names separated by commas, as a browser sends them.
 bool is_list_of_names(std::string_view text) {
   constexpr size_t kMostBytes = 2048;
   const auto belongs = [](char c) {
@@ -43,15 +43,16 @@ HttpHeaders Cors::headers_for(std::string_view origin) const {
 }
 
 bool Cors::is_preflight(const HttpRequest& request) const {
-  return !origin_.empty() && request.method == "OPTIONS" && request.asks_before && allows(request.origin);
+  return !origin_.empty() && request.method == "OPTIONS" && request.has_requested_method &&
+         allows(request.origin);
 }
 
 HttpResponse Cors::answer_preflight(const HttpRequest& request) {
-  const bool named = is_list_of_names(request.wanted_headers);
+  const bool named = is_list_of_names(request.requested_headers);
   return {.status = kNoContent,
           .headers = {{"Access-Control-Allow-Methods", "GET, HEAD, POST"},
                       {"Access-Control-Allow-Headers",
-                       named ? request.wanted_headers : "Authorization, Content-Type, X-Request-Id"},
+                       named ? request.requested_headers : "Authorization, Content-Type, X-Request-Id"},
                       {"Access-Control-Max-Age", "600"}}};
 }
 

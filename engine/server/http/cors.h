@@ -1,5 +1,5 @@
-// Requests of pages that another server has sent ("cross-origin": fetch.spec.whatwg.org, "CORS protocol"). A
-// browser asks before, with OPTIONS, and lets the page read an answer only if its headers allow that.
+// Requests from pages of another origin (fetch.spec.whatwg.org, "CORS protocol"). A browser sends a preflight
+// request with OPTIONS first, and lets the page read an answer only if the answer's headers allow it.
 #pragma once
 
 #include <string>
@@ -9,20 +9,18 @@
 
 namespace serval::server {
 
-// "*" or SCHEME://HOST[:PORT] of http or https.
+// Whether `text` is "*", http://HOST[:PORT] or https://HOST[:PORT].
 bool is_cors_origin(std::string_view text);
 
 // Immutable.
 class Cors {
  public:
-  // Of the pages that may ask; "*": all; empty: none.
+  // Pages of `origin` may send requests; "*": all pages; empty: no page of another origin.
   explicit Cors(std::string origin) : origin_(std::move(origin)) {}
 
-  // The headers of an answer to a request whose header Origin is `origin`.
+  // The CORS headers of an answer to a request whose header Origin is `origin`.
   HttpHeaders headers_for(std::string_view origin) const;
-  // Whether it is the question that a browser asks before.
   bool is_preflight(const HttpRequest& request) const;
-  // Its answer.
   static HttpResponse answer_preflight(const HttpRequest& request);
 
  private:

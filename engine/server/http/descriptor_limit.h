@@ -1,12 +1,12 @@
-// Every connection takes a file descriptor.
+// The process's limit of open files: every connection needs a file descriptor.
 #pragma once
 
 #include <cstddef>
 
 namespace serval::server {
 
-// Raises the process's limit, as far as it may, so that `connections` fit beside what else is open. Returns
-// how many do.
+// Raises the soft limit, at most to the hard limit, so that `connections` fit in addition to 128 other files.
+// Returns how many connections fit.
 size_t raise_descriptor_limit(size_t connections);
 
 }  // namespace serval::server

@@ -23,8 +23,8 @@ using net::ip::tcp;
 
 namespace {
 
-constexpr std::chrono::milliseconds kTick{250};        // how exactly clients are timed
-constexpr std::chrono::milliseconds kAcceptPause{50};  // where the system has no descriptor left
+constexpr std::chrono::milliseconds kTick{250};        // resolution of the clients' deadlines
+constexpr std::chrono::milliseconds kAcceptPause{50};  // after accept() fails, for want of descriptors
 
 [[noreturn]] void fail(const std::string& host, uint16_t port, const std::string& why) {
   throw Error(ErrorKind::kRuntime, fmt::format("cannot listen on {} port {}: {}", host, port, why));
@@ -39,7 +39,7 @@ struct HttpServer::Impl : std::enable_shared_from_this<Impl> {
   void accept();
   void add(tcp::socket socket);
   bool close_idle_spare();
-  void turn_away(tcp::socket socket) const;
+  void reject(tcp::socket socket) const;
   void check_time();
   void forget_closed() {
     std::erase_if(connections, [](const auto& connection) { return connection->closed(); });
@@ -72,13 +72,12 @@ void HttpServer::Impl::add(tcp::socket socket) {
   const auto spares =
       static_cast<size_t>(std::ranges::count_if(connections, [](const auto& c) { return c->is_spare(); }));
   const bool is_spare = connections.size() - spares >= limits.connections;
-  if (is_spare && spares >= limits.spare_connections && !close_idle_spare())
-    return turn_away(std::move(socket));
+  if (is_spare && spares >= limits.spare_connections && !close_idle_spare()) return reject(std::move(socket));
   connections.push_back(std::make_shared<Connection>(std::move(socket), context, is_spare));
   connections.back()->start();
 }
 
-// The oldest of those that are beyond the limit and have sent nothing. Returns whether there was one.
+// Closes the oldest spare connection that has sent nothing. Returns whether there was one.
 bool HttpServer::Impl::close_idle_spare() {
   const auto oldest = std::ranges::find_if(
       connections, [](const auto& connection) { return connection->is_spare() && connection->idle(); });
@@ -88,8 +87,8 @@ bool HttpServer::Impl::close_idle_spare() {
   return true;
 }
 
-// Without waiting for anything: there are too many already.
-void HttpServer::Impl::turn_away(tcp::socket socket) const {
+// Answers 503 without waiting for a request or for the socket: too many connections are open already.
+void HttpServer::Impl::reject(tcp::socket socket) const {
   const HttpResponse response = context.refusal(503, "too many connections are open; try again later");
   const std::string bytes =
       head_of(response,

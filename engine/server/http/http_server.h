@@ -1,4 +1,4 @@
-// Listens, and hands each request that is whole and within the limits to a handler.
+// Accepts connections and calls a handler for each complete request within the limits.
 #pragma once
 
 #include <cstdint>
@@ -11,32 +11,30 @@
 
 namespace serval::server {
 
-// Makes the body and the headers of an answer to a request that never reaches the handler: `status` and one
-// line that says why.
+// Makes the answer to a request that does not reach the handler. `why` is one line.
 using HttpRefusal = std::function<HttpResponse(int status, const std::string& why)>;
 
-// HTTP/1.1 and 1.0 with keep-alive. Construct and destroy while the loop's thread does not run. What a client
-// sends wrongly is answered with 400 (not HTTP), 408 (too slow), 413 (too long a body), 415 (a compressed
-// body), 431 (too long headers), 501 (a transfer encoding other than chunked) or 503 (too many connections),
-// and its connection is closed. Beyond the limit of connections some more are taken, whose requests say so.
+// HTTP/1.1 and 1.0 with keep-alive. Construct and destroy while the loop's thread does not run. A bad request
+// is answered with 400 (not HTTP), 408 (too slow), 413 (body too long), 415 (compressed body), 431 (headers
+// too long), 501 (a transfer encoding other than chunked) or 503 (too many connections), and its connection
+// is closed. A few spare connections are accepted beyond the limit; their requests have `beyond_limit` set.
 // Every answer has the header X-Request-Id: the client's, the handler's, or a new one.
 class HttpServer {
  public:
-  // `cors`: pages of which origin may ask (http/cors.h); empty: none but the server's own.
+  // `cors`: the origin whose pages may send requests (http/cors.h); empty: only the server's own.
   HttpServer(Loop& loop, const HttpLimits& limits, HttpHandler handler, HttpRefusal refusal,
              const std::string& cors = {});
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
   ~HttpServer();
 
-  // Returns the port, which the system picks where `port` is 0. Throws Error(kRuntime) where the address is
-  // not this machine's or is in use.
+  // Returns the port, which the system picks if `port` is 0. Throws Error(kRuntime) if `host` is not an
+  // address of this machine or the address is in use.
   uint16_t listen(const std::string& host, uint16_t port);
-  // Answers say that their connection closes after them. The loop's thread.
-  void close_after_answers();
-  // Whether bytes of answers wait to be taken by the clients' sockets. The loop's thread.
-  bool has_unsent() const;
-  size_t connections() const;  // the loop's thread
+  // For the loop's thread:
+  void close_after_answers();  // each connection closes after its current answer, which says so
+  bool has_unsent() const;     // whether bytes of answers are not yet in the clients' sockets
+  size_t connections() const;  // open ones
 
   struct Impl;
 

@@ -1,4 +1,4 @@
-// The one thread on which all connections are served, and what else it does.
+// The event loop: one thread that serves all connections and runs posted calls and timers.
 #pragma once
 
 #include <chrono>
@@ -7,7 +7,7 @@
 
 namespace serval::server {
 
-// post() is thread-safe; the others are for the loop's own thread, or before it is started.
+// post() is thread-safe; call the others on the loop's own thread, or before start().
 class Loop {
  public:
   Loop();
@@ -16,13 +16,13 @@ class Loop {
   ~Loop();  // stops
 
   void start();
-  // Ends the thread; calls that were posted and have not run are dropped. Not on the loop's thread.
+  // Ends the thread and drops posted calls that have not run. Must not be called on the loop's thread.
   void stop();
   void post(std::function<void()> call);
   void after(std::chrono::milliseconds delay, std::function<void()> call);
-  // Each time `period` has passed, until the loop stops.
+  // Calls `call` each time `period` has passed, until the loop stops.
   void every(std::chrono::milliseconds period, std::function<void()> call);
-  // Once, when `descriptor` can be read; it stays the caller's.
+  // Calls `call` once, when `descriptor` is readable. The caller keeps ownership of `descriptor`.
   void when_readable(int descriptor, std::function<void()> call);
 
   struct Impl;

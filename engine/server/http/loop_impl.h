@@ -1,4 +1,4 @@
-// What is behind a Loop: for the files of this folder, which know Asio.
+// The implementation of Loop. Only files of this folder include it, so that the others do not need Asio.
 #pragma once
 
 #include <memory>

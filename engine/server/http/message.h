@@ -1,4 +1,4 @@
-// Requests and answers of HTTP, as the service sees them: no sockets, no library.
+// HTTP requests and answers without sockets and without a library.
 #pragma once
 
 #include <string>
@@ -9,15 +9,14 @@ namespace serval::server {
 
 struct HttpRequest {
   std::string method;         // "GET"
-  std::string target;         // as it was sent; read_target() reads it
+  std::string target;         // as sent; see read_target()
   std::string authorization;  // the header's value; empty: none
   std::string body;
-  std::string request_id = {};  // X-Request-Id; empty: none
-  // Origin, whether Access-Control-Request-Method is there, and Access-Control-Request-Headers.
-  std::string origin = {};
-  bool asks_before = false;
-  std::string wanted_headers = {};
-  // It came by a connection beyond the limit, which only serves questions of operators.
+  std::string request_id = {};         // X-Request-Id; empty: none
+  std::string origin = {};             // Origin
+  bool has_requested_method = false;   // has Access-Control-Request-Method
+  std::string requested_headers = {};  // Access-Control-Request-Headers
+  // It came over a spare connection, which serves only /health, /ready, /metrics and /version.
   bool beyond_limit = false;
 };
 

@@ -1,4 +1,4 @@
-// The header X-Request-Id: a client's own is kept, others get one.
+// The header X-Request-Id: the server keeps a client's own and makes one for other requests.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@ namespace serval::server {
 
 inline constexpr const char* kRequestIdHeader = "X-Request-Id";
 
-// 1 to 128 printable characters of ASCII without spaces.
+// Whether `text` is 1 to 128 printable ASCII characters without spaces.
 bool is_request_id(std::string_view text);
 // "PREFIX" and 32 random hexadecimal digits. Thread-safe.
 std::string new_request_id(std::string_view prefix = "req-");

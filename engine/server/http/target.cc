@@ -13,7 +13,7 @@ bool begins_with(std::string_view text, std::string_view lower_case) {
                             [&](char a, char b) { return lower(a) == b; });
 }
 
-// What follows scheme and host of a URL; `target` itself where it is none.
+// The part of a URL after scheme and host; `target` itself if it is not a URL.
 std::string_view without_host(std::string_view target) {
   for (const std::string_view scheme : {"http://", "https://"}) {
     if (!begins_with(target, scheme)) continue;

@@ -10,16 +10,16 @@
 
 namespace serval::server {
 
-// Counts of observations up to each of some bounds. Not thread-safe.
+// Counts observations in buckets with upper bounds. Not thread-safe.
 class Histogram {
  public:
-  // Ascending; one without a bound follows.
+  // `bounds` ascend. A last bucket without a bound is added.
   explicit Histogram(std::span<const double> bounds)
       : bounds_(bounds.begin(), bounds.end()), counts_(bounds.size() + 1) {}
 
   void observe(double value);
   std::span<const double> bounds() const { return bounds_; }
-  std::span<const uint64_t> counts() const { return counts_; }  // of each bucket by itself
+  std::span<const uint64_t> counts() const { return counts_; }  // per bucket, not cumulative
   uint64_t count() const { return count_; }
   double sum() const { return sum_; }
 
@@ -30,7 +30,7 @@ class Histogram {
   double sum_ = 0;
 };
 
-// Writes one metric after another, each with the same labels and then its own.
+// Writes metrics one after another. Each line has the common labels first, then its own.
 class MetricsText {
  public:
   using Labels = std::vector<std::pair<std::string, std::string>>;
@@ -39,7 +39,7 @@ class MetricsText {
 
   void gauge(const std::string& name, const std::string& help, double value);
   void counter(const std::string& name, const std::string& help, double value);
-  // A counter for each value of a label.
+  // One counter for each value of `label`.
   void counters(const std::string& name, const std::string& help, const std::string& label,
                 const std::map<std::string, uint64_t>& values);
   void histogram(const std::string& name, const std::string& help, const Histogram& histogram);

@@ -1,4 +1,4 @@
-// A request as one line of a log: NAME=VALUE, apart by spaces, without anything of its text.
+// A request as one log line: NAME=VALUE pairs separated by spaces. Contains no text of the request.
 #pragma once
 
 #include <string>

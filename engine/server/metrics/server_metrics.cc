@@ -12,7 +12,7 @@ double share(uint32_t part, uint32_t whole) {
   return whole == 0 ? 0.0 : static_cast<double>(part) / whole;
 }
 
-// A count without a kind of its own.
+// Converts a count to the type of metrics.
 double count(uint64_t value) {
   return static_cast<double>(value);
 }
@@ -20,20 +20,20 @@ double count(uint64_t value) {
 void write_engine(MetricsText& text, const EngineStats& engine) {
   text.gauge("serval:kv_cache_usage_perc", "Share of the KV blocks that running sequences hold, 0 to 1.",
              share(engine.kv_blocks_held, engine.kv_blocks));
-  text.counter("serval:num_preemptions_total", "Sequences that had to give their KV blocks back for a time.",
+  text.counter("serval:num_preemptions_total", "Preemptions: running sequences that lost their KV blocks.",
                count(engine.preemptions));
-  text.counter("serval:prefix_cache_queries_total", "Prompt tokens that were looked for in the KV cache.",
+  text.counter("serval:prefix_cache_queries_total", "Prompt tokens looked up in the KV cache.",
                count(engine.prompt_tokens));
-  text.counter("serval:prefix_cache_hits_total", "Prompt tokens that were found there.",
+  text.counter("serval:prefix_cache_hits_total", "Prompt tokens found in the KV cache.",
                count(engine.cached_tokens));
-  text.counter("serval:prompt_tokens_total", "Tokens of prompts, after a preemption again.",
+  text.counter("serval:prompt_tokens_total", "Prompt tokens; those of a preempted sequence count again.",
                count(engine.prompt_tokens));
   text.counter("serval:generation_tokens_total", "Tokens generated.", count(engine.generated_tokens));
-  text.counter("serval:passes_total", "Passes of the model.", count(engine.passes));
-  text.counter("serval:pass_rows_total", "Rows of these passes: tokens of prompts and of answers.",
+  text.counter("serval:passes_total", "Forward passes of the model.", count(engine.passes));
+  text.counter("serval:pass_rows_total", "Rows of the passes: tokens of prompts and answers.",
                count(engine.rows));
   constexpr double kMilliseconds = 1e-3;
-  text.counter("serval:pass_seconds_total", "Time that these passes took.", engine.pass_ms * kMilliseconds);
+  text.counter("serval:pass_seconds_total", "Time of the passes.", engine.pass_ms * kMilliseconds);
   text.counter("serval:launches_total", "Launches of one or more passes.", count(engine.launches));
   text.counter("serval:launch_gap_seconds_total", "Time between launches that followed each other at once.",
                engine.gap_ms * kMilliseconds);
@@ -61,10 +61,12 @@ void ServerMetrics::add(const RequestRecord& record) {
 
 std::string ServerMetrics::text(const std::string& model, const Now& now) const {
   MetricsText text(MetricsText::Labels{{"model_name", model}});
-  text.gauge("serval:num_requests_running", "Answers that the engine makes.", now.engine.running);
-  text.gauge("serval:num_requests_waiting", "Requests that wait in the server, and answers in the engine.",
+  text.gauge("serval:num_requests_running", "Answers that run in the engine.", now.engine.running);
+  text.gauge("serval:num_requests_waiting",
+             "Requests that wait in the server, plus answers that wait in the engine.",
              static_cast<double>(now.waiting + now.engine.waiting));
-  text.gauge("serval:num_requests_open", "Requests that the engine has.", static_cast<double>(now.streams));
+  text.gauge("serval:num_requests_open", "Requests submitted to the engine that have not ended.",
+             static_cast<double>(now.streams));
   write_engine(text, now.engine);
   text.counters("serval:request_success_total", "Requests that have ended, by reason.", "finished_reason",
                 ended_);
@@ -73,7 +75,8 @@ std::string ServerMetrics::text(const std::string& model, const Now& now) const 
                  first_token_);
   text.histogram("serval:inter_token_latency_seconds", "Between two tokens of an answer.", gaps_);
   text.histogram("serval:e2e_request_latency_seconds", "From a request's arrival to its end.", total_);
-  text.histogram("serval:request_queue_time_seconds", "From a request's arrival until it first ran.", queue_);
+  text.histogram("serval:request_queue_time_seconds", "From a request's arrival until it first runs.",
+                 queue_);
   text.histogram("serval:request_prompt_tokens", "Tokens of a request's prompts.", prompt_tokens_);
   text.histogram("serval:request_generation_tokens", "Tokens of a request's answers.", completion_tokens_);
   return text.take();

@@ -1,4 +1,4 @@
-// What the server counts, and how /metrics says it: vLLM's names where they mean the same, with "serval:" for
+// The server's metrics. A metric that means the same as one of vLLM's has its name, with "serval:" instead of
 // "vllm:" (docs/serving.md).
 #pragma once
 
@@ -14,11 +14,11 @@ namespace serval::server {
 
 class ServerMetrics {
  public:
-  // How things are now, beside what has been counted.
+  // Current values, in addition to the counters.
   struct Now {
     EngineStats engine;
-    size_t waiting = 0;  // requests that the engine does not have yet
-    size_t streams = 0;  // requests that it has
+    size_t waiting = 0;  // requests not yet submitted to the engine
+    size_t streams = 0;  // requests submitted to the engine
   };
 
   ServerMetrics();

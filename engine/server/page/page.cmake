@@ -1,5 +1,4 @@
-# The page travels inside the executable: style and script are put into page.html, and the whole becomes one string
-# literal.
+# Inserts style and script into page.html and compiles the page into the executable as one string literal.
 set(page_folder ${CMAKE_CURRENT_SOURCE_DIR}/page)
 file(READ ${page_folder}/page.html page)
 file(READ ${page_folder}/page.css style)

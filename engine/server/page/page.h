@@ -1,4 +1,4 @@
-// The page at "/": a chat in a browser, one file that names no other address.
+// The page at "/": a chat for the browser. One file without references to other addresses.
 #pragma once
 
 #include "engine/server/http/message.h"

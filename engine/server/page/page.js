@@ -5,7 +5,7 @@ const kQueuePeriodMs = 2000;
 const at = (id) => document.getElementById(id);
 
 const conversation = [];  // {role, content}, without the system message
-let running = null;       // the AbortController of the answer that is coming
+let running = null;       // AbortController of the current request; null: none
 
 function headers() {
   const key = at("key").value;
@@ -30,7 +30,7 @@ function request() {
   return {...body, stream: true, stream_options: {include_usage: true}};
 }
 
-// The JSON of each event, as it comes.
+// Yields the JSON of each server-sent event as it arrives.
 async function* events(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
@@ -54,7 +54,7 @@ async function failure(response) {
   }
 }
 
-// Appends what comes to `paragraph`; returns how many tokens came, and in how many seconds after the first.
+// Appends the answer's text to `paragraph`. Returns the number of tokens and the seconds since the first one.
 async function receive(response, paragraph) {
   let begin = 0, pieces = 0, tokens = null;
   for await (const event of events(response)) {
@@ -109,7 +109,7 @@ function clear() {
   at("text").focus();
 }
 
-async function look() {
+async function updateStatus() {
   try {
     const text = await (await fetch("/metrics")).text();
     const value = (name) => Number(text.match(new RegExp(`^serval:${name}\\{.*\\} (.*)$`, "m"))[1]);
@@ -145,5 +145,5 @@ at("clear").addEventListener("click", clear);
 at("key").value = sessionStorage.getItem("key") ?? "";
 at("key").addEventListener("change", () => sessionStorage.setItem("key", at("key").value));
 at("text").focus();
-look();
-setInterval(look, kQueuePeriodMs);
+updateStatus();
+setInterval(updateStatus, kQueuePeriodMs);

@@ -9,8 +9,8 @@
 namespace serval::server {
 namespace {
 
-// Answers that wait in the engine itself, so that one that ends is followed at once, are this part of those
-// that run. More would be less fair: what the engine has is not overtaken.
+// The engine gets 1/4 more answers than it can run, so that another starts as soon as one ends. A larger part
+// would be less fair: requests here cannot overtake those in the engine.
 constexpr uint32_t kPartAhead = 4;
 constexpr int kMostRetryAfter_s = 60;
 constexpr double kWeightOfLast = 0.1;
@@ -41,7 +41,7 @@ void Admission::reserve() {
   const uint32_t free = places_ > in_engine ? places_ - in_engine : 0;
   if (waiting() >= size_t{max_queue_} + free) {
     ApiError error(429, "queue_full",
-                   fmt::format("{} requests wait already; limit: {}", waiting(), max_queue_));
+                   fmt::format("{} requests are waiting already; limit: {}", waiting(), max_queue_));
     error.retry_after_s = retry_after_s();
     throw error;
   }
@@ -72,12 +72,12 @@ void Admission::on_end(Generation& generation) {
 }
 
 void Admission::check_time(Generation::Clock::time_point now, std::chrono::milliseconds silence) {
-  const auto all = generations_;  // what is told to a client may end its request
+  const auto all = generations_;  // a copy: fail() and keep_alive() may erase from generations_
   for (const auto& [number, generation] : all) {
     if (!generation->started() && generation->deadline() && *generation->deadline() <= now)
       generation->fail({504, "timeout", "the request waited longer than the server's limit"});
     else
-      generation->break_silence(now, silence);
+      generation->keep_alive(now, silence);
   }
 }
 

@@ -1,4 +1,4 @@
-// Which requests run, which wait, and which are told to come back later. For the loop's thread.
+// Admission control: which requests run, which wait and which get 429. Used on the loop's thread only.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,21 @@ namespace serval::server {
 
 class Admission {
  public:
-  // `max_queue`: requests that wait beside those that the engine has.
+  // `max_queue`: limit of waiting requests, not counting those in the engine.
   explicit Admission(uint32_t max_queue) : max_queue_(max_queue) {}
 
-  // A request that is about to be read and encoded counts as one that waits. Throws ApiError (429) beyond the
-  // limit.
+  // Counts a request as waiting while it is parsed and encoded; release() ends this. Throws ApiError (429) if
+  // the queue is full.
   void reserve();
   void release() { --preparing_; }
   void add(const std::shared_ptr<Generation>& generation);
   void on_end(Generation& generation);
 
-  // Requests are started from now on.
+  // Starts waiting requests from now on, until close().
   void open(Engine& engine, std::shared_ptr<EventPump> pump);
   void close();
-  // Those whose deadline has passed while they waited get 504. Streams that have been silent for so long get
-  // a sign of life.
+  // Answers waiting requests whose deadline has passed with 504. Sends a comment on streams that have been
+  // silent for `silence`.
   void check_time(Generation::Clock::time_point now, std::chrono::milliseconds silence);
   void fail_all(const ApiError& error);
 
@@ -43,11 +43,11 @@ class Admission {
   const uint32_t max_queue_;
   Engine* engine_ = nullptr;
   std::shared_ptr<EventPump> pump_;
-  uint32_t places_ = 0;  // answers that the engine gets before others wait here
+  uint32_t places_ = 0;  // limit of answers in the engine
   FairQueue queue_;
-  std::map<uint64_t, std::shared_ptr<Generation>> generations_;  // by the number of their tickets
+  std::map<uint64_t, std::shared_ptr<Generation>> generations_;  // by ticket id
   size_t preparing_ = 0;
-  double average_s_ = 1;  // that the last requests took
+  double average_s_ = 1;  // moving average of the requests' total times
 };
 
 }  // namespace serval::server

@@ -43,7 +43,7 @@ bool equal_in_constant_time(std::string_view given, std::string_view expected) {
 
 void ApiKeys::add(Key key) {
   if (!is_key(key.key))
-    refuse(fmt::format("api key {}: expected 1 to {} printable characters of ASCII without spaces", key.name,
+    refuse(fmt::format("api key {}: expected 1 to {} printable ASCII characters without spaces", key.name,
                        kMostKeyBytes));
   keys_.push_back(std::move(key));
 }
@@ -61,16 +61,16 @@ ApiKeys ApiKeys::read(const std::filesystem::path& path) {
     const std::string name = named ? line.substr(0, colon) : fmt::format("key-{}", keys.size() + 1);
     const std::string key = named ? line.substr(colon + 1) : line;
     if (!is_key(name) || !is_key(key))
-      refuse(fmt::format(
-          "{}: line {}: expected NAME:KEY or KEY, of printable characters of ASCII without spaces",
-          path.string(), number));
+      refuse(
+          fmt::format("{}: line {}: expected NAME:KEY or KEY, in printable ASCII characters without spaces",
+                      path.string(), number));
     keys.add({name, key});
   }
-  if (keys.empty()) refuse(path.string() + ": no key in it; expected a line NAME:KEY or KEY for each");
+  if (keys.empty()) refuse(path.string() + ": no key; expected a line NAME:KEY or KEY for each key");
   return keys;
 }
 
-// All keys are compared, whichever it is.
+// Compares with all keys, so that the time does not show which key matches.
 const std::string* ApiKeys::name_of(std::string_view authorization) const {
   if (keys_.empty()) return &kAnonymous;
   if (!is_scheme(authorization.substr(0, kScheme.size()))) return nullptr;

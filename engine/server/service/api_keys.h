@@ -1,4 +1,4 @@
-// Which clients may ask: the keys that they send as "Authorization: Bearer KEY".
+// API keys, which clients send as "Authorization: Bearer KEY".
 #pragma once
 
 #include <filesystem>
@@ -8,7 +8,7 @@
 
 namespace serval::server {
 
-// Whether both are the same, in a time that depends on the length of `given` alone.
+// Compares in a time that depends on the length of `given` only.
 bool equal_in_constant_time(std::string_view given, std::string_view expected);
 
 class ApiKeys {
@@ -18,16 +18,16 @@ class ApiKeys {
     std::string key;
   };
 
-  // Lines "NAME:KEY" or "KEY"; empty ones, and those that begin with '#', are none. Throws Error(kUsage) for
-  // a file that cannot be read, holds no key, or a line that is no key: it never shows one.
+  // Reads lines "NAME:KEY" or "KEY"; skips empty lines and lines that begin with '#'. Throws Error(kUsage) if
+  // the file cannot be read, has no key or has a bad line. Messages never show a key.
   static ApiKeys read(const std::filesystem::path& path);
 
-  // Throws Error(kUsage) for a key that is empty or has other than printable ASCII characters without spaces.
+  // Throws Error(kUsage) unless the key is 1 to 512 printable ASCII characters without spaces.
   void add(Key key);
   bool empty() const { return keys_.empty(); }
   size_t size() const { return keys_.size(); }
-  // The key's name; null where there are keys and this is none of them. Without keys everybody is
-  // "anonymous".
+  // The name of the key in the header's value `authorization`; null if it is not one of the keys. Without
+  // keys, always "anonymous".
   const std::string* name_of(std::string_view authorization) const;
 
  private:

@@ -34,7 +34,7 @@ void check_id(int32_t id, const std::string& name, const ModelInfo& info) {
   refuse_parameter(name, fmt::format("token {}; limit: 0 to {} (the vocabulary)", id, info.vocab_size - 1));
 }
 
-// Before the request waits: an answer may have begun when the engine sees them.
+// Checked before the request waits: the engine would refuse them only after a stream may have begun.
 void check_ids(const Request& request, const ModelInfo& info) {
   for (const LogitBias& bias : request.logit_bias) check_id(bias.token, "logit_bias", info);
   for (const int32_t id : request.stop_token_ids) check_id(id, "stop_token_ids", info);
@@ -62,7 +62,7 @@ const char* name_of_prompt(TextPath path) {
   return "prompt";
 }
 
-// While a worker has the request: the engine, when it comes to run, finds it done.
+// Compiles the format on the worker's thread. The engine then finds it in its cache.
 void compile_format(const Engine& engine, const Request& request, TextPath path) {
   try {
     engine.compile_json(request);
@@ -79,7 +79,7 @@ std::vector<int32_t> encode_prompt(const Engine& engine, const Prompt& prompt, c
   try {
     return std::visit(Encoder{engine, options}, prompt);
   } catch (const Error& error) {
-    // What is wrong with the server's own files is not for its clients.
+    // Clients must not see errors in the server's own files.
     const bool no_template = is_chat && error.kind() != ErrorKind::kUsage;
     const std::string why = no_template ? name + ": this model has no chat template that can be used"
                                         : engine_error(error.kind(), error.what()).what();

@@ -1,4 +1,4 @@
-// The way of an engine's events to the loop: one wake-up for all that come before the loop takes them.
+// Moves the engine's events to the loop's thread. Posts one call for all events that arrive before it runs.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace serval::server {
 
-// Takes a request's events on the loop's thread.
+// Receives a request's events on the loop's thread.
 class EventTarget {
  public:
   virtual ~EventTarget() = default;
   virtual void on_event(size_t prompt, const RequestEvent& event) = 0;
 };
 
-// push() is for the engine's thread. Outlives the loop if the engine does.
+// The engine's thread calls the sinks. They keep the pump alive, but the loop must outlive their calls.
 class EventPump : public std::enable_shared_from_this<EventPump> {
  public:
   explicit EventPump(Loop& loop) : loop_(loop) {}

@@ -12,7 +12,7 @@ std::optional<uint64_t> FairQueue::pop() {
   for (auto& [key, client] : clients_) {
     if (client.waiting.empty()) continue;
     const auto rank = [](const Client& of) { return std::tuple(of.in_engine, of.served); };
-    // Two that were never served: the request that came first.
+    // Among keys that were never served, the key with the oldest request is next.
     const auto first = [](const Client& of) { return std::get<1>(of.waiting.begin()->first); };
     if (next == nullptr || rank(client) < rank(*next) ||
         (rank(client) == rank(*next) && first(client) < first(*next)))

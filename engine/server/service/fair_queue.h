@@ -1,4 +1,4 @@
-// Requests that wait for the engine, fair among those who ask. No threads, no clock.
+// Queue of requests that wait for the engine, fair among API keys. No threads, no clock.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace serval::server {
 
-// The next is of the key that has the fewest answers in the engine; of equals, of the one that was served
-// longest ago. Of one key's requests it is the one of the smallest priority, and then the first that came.
-// So a key that asks for much does not make another wait, and a priority counts among the key's own requests.
+// The next request belongs to the key with the fewest answers in the engine; among equals, to the key served
+// longest ago. Within a key, requests are ordered by priority (smallest first), then by arrival. So a key
+// with many requests does not delay the others, and priorities matter only within a key.
 class FairQueue {
  public:
   struct Ticket {
@@ -23,11 +23,11 @@ class FairQueue {
   };
 
   void push(const Ticket& ticket);
-  // Takes the next out of the queue; its answers are in the engine from then on.
+  // Removes the next request and returns its id; counts its answers as in the engine from then on.
   std::optional<uint64_t> pop();
-  // It does not wait any more. False if it did not.
+  // Removes a waiting request. Returns false if it was not waiting.
   bool erase(const Ticket& ticket);
-  // A ticket that was popped has ended.
+  // Call when a popped request has ended.
   void end(const Ticket& ticket);
   size_t size() const { return size_; }
   uint32_t in_engine() const { return in_engine_; }  // answers
@@ -37,14 +37,14 @@ class FairQueue {
   struct Client {
     std::map<Place, uint32_t> waiting;  // → answers
     uint32_t in_engine = 0;
-    uint64_t served = 0;  // when it was last
+    uint64_t served = 0;  // value of served_ after its last pop(); 0: never
   };
   void forget_if_idle(const std::string& key);
 
   std::unordered_map<std::string, Client> clients_;
   size_t size_ = 0;
   uint32_t in_engine_ = 0;
-  uint64_t served_ = 0;
+  uint64_t served_ = 0;  // number of pops
 };
 
 }  // namespace serval::server

@@ -23,15 +23,15 @@ std::string reason_of(Finish finish) {
   return finish == Finish::kLength ? "length" : "stop";
 }
 
-// What a client is told of an answer that has not come to its end.
+// The error for an answer that ended early.
 ApiError error_of(const Response& response) {
   if (response.finish == Finish::kDeadline)
-    return {504, "timeout", "the request took longer than the server's limit; what was generated is lost"};
+    return {504, "timeout", "the request took longer than the server's time limit; its tokens are lost"};
   if (response.finish == Finish::kCancelled) return {503, "shutting_down", "the server is shutting down"};
   return engine_error(response.error_kind, response.error);
 }
 
-// A line that clients skip (html.spec.whatwg.org, "server-sent events").
+// Clients skip comment lines (html.spec.whatwg.org, "server-sent events").
 constexpr std::string_view kComment = ": the answer is being made\n\n";
 
 HttpResponse stream_head(const std::string& id) {
@@ -69,8 +69,8 @@ Generation::Generation(Arrival arrival, EncodedRequest request, const AnswerIden
 }
 
 void Generation::listen() {
-  arrival_.exchange->on_gone([weak = weak_from_this()] {
-    if (const auto self = weak.lock()) self->gone();
+  arrival_.exchange->on_disconnect([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->on_disconnect();
   });
 }
 
@@ -89,11 +89,11 @@ void Generation::start(Engine& engine, EventPump& pump) {
   } catch (const Error& error) {
     return fail(engine_error(error.kind(), error.what()));
   }
-  // At once: reading a long prompt takes longer than proxies wait for the head of an answer.
+  // Sent before the first token: prefill of a long prompt may take longer than a proxy waits for the head.
   if (request_.text.stream) begin_stream();
 }
 
-void Generation::break_silence(Clock::time_point now, std::chrono::milliseconds silence) {
+void Generation::keep_alive(Clock::time_point now, std::chrono::milliseconds silence) {
   if (!request_.text.stream || ended_ || now - last_sent_ < silence) return;
   begin_stream();
   write(std::string(kComment));
@@ -127,15 +127,14 @@ void Generation::on_token(size_t index, const TokenEvent& token) {
   }
 }
 
-// It is no part of the answer's text.
+// Whether the token ends the answer and is not part of its text.
 bool Generation::ends_text(const TokenEvent& token) const {
   const std::vector<int32_t>& own = request_.text.request.stop_token_ids;
   return token.finish == Finish::kEos ||
          (token.finish == Finish::kStop && std::ranges::find(own, token.token) != own.end());
 }
 
-// Which log probabilities its answer is to have.
-void Generation::mark(Piece& piece) const {
+void Generation::set_logprob_flags(Piece& piece) const {
   piece.with_logprobs = request_.text.logprobs;
   piece.with_likeliest = request_.text.request.top_logprobs > 0;
 }
@@ -154,7 +153,8 @@ void Generation::add_logprob(Answer& answer, const TokenEvent& token) {
   answer.unsent.push_back(std::move(logprob));
 }
 
-// Those of tokens whose text has come, or all. Tokens of a stop string never get to that.
+// Takes the log probabilities of tokens whose text was delivered, or all. Tokens of a stop string stay,
+// because their text is never delivered.
 std::vector<TokenLogprob> Generation::take_logprobs(Answer& answer, bool all) {
   const auto end =
       all ? answer.unsent.end() : std::ranges::find_if(answer.unsent, [&](const TokenLogprob& of) {
@@ -172,7 +172,7 @@ void Generation::begin_stream() {
   arrival_.exchange->begin_stream(stream_head(record_.request_id));
 }
 
-// The answer's first event, which may have the prompt.
+// Sends the answer's first event and, with `echo`, the prompt.
 void Generation::begin(size_t index) {
   begin_stream();
   Answer& answer = answers_[index];
@@ -191,7 +191,7 @@ void Generation::write(const std::string& event) {
 void Generation::send(size_t index, Piece piece) {
   if (ended_) return;
   if (request_.text.logprobs) {
-    mark(piece);
+    set_logprob_flags(piece);
     const bool all = !piece.finish_reason.empty() && !answers_[index].stopped;
     piece.logprobs = take_logprobs(answers_[index], all);
   }
@@ -235,7 +235,7 @@ void Generation::complete() {
     std::vector<Piece> choices;
     for (size_t i = 0; i < answers_.size(); ++i) {
       Piece& whole = answers_[i].whole;
-      mark(whole);
+      set_logprob_flags(whole);
       whole.logprobs = take_logprobs(answers_[i], !answers_[i].stopped);
       whole.text.insert(0, request_.echoes[i / static_cast<size_t>(request_.text.request.n)]);
       choices.push_back(std::move(whole));
@@ -260,7 +260,7 @@ void Generation::fail(const ApiError& error) {
   end(error.code);
 }
 
-void Generation::gone() {
+void Generation::on_disconnect() {
   end("gone");
 }
 
@@ -271,8 +271,8 @@ void Generation::end(const std::string& reason) {
   record_.cached_tokens = usage_.cached_tokens;
   record_.completion_tokens = usage_.completion_tokens;
   record_.total_s = seconds_since(arrival_.at);
-  const auto self = shared_from_this();  // on_end may let go of the last
-  handles_.clear();                      // cancels what still runs
+  const auto self = shared_from_this();  // on_end may drop the last other reference
+  handles_.clear();                      // cancels the answers that still run
   on_end_(*this);
 }
 

@@ -1,4 +1,4 @@
-// One request of text on its way: it waits, runs in the engine, and answers its client.
+// One text request: waits, runs in the engine and answers its client.
 #pragma once
 
 #include <chrono>
@@ -20,20 +20,20 @@
 
 namespace serval::server {
 
-// A request whose prompts are token ids, each with the engine's limits kept.
+// A request with its prompts as token ids, checked against the engine's limits.
 struct EncodedRequest {
   TextRequest text;
   std::vector<Request> prompts;
-  std::vector<std::string> echoes;  // of each prompt, what its answers' texts begin with; empty: nothing
+  std::vector<std::string> echoes;  // for each prompt, the text to prepend to its answers; empty: none
 };
 
-// For the loop's thread.
+// Used on the loop's thread only.
 class Generation final : public EventTarget, public std::enable_shared_from_this<Generation> {
  public:
   using Clock = std::chrono::steady_clock;
-  // Called once, when nothing is left to do: the answer is complete, or its client has gone.
+  // Called once, when the answer is complete, has failed, or the client has disconnected.
   using OnEnd = std::function<void(Generation&)>;
-  // A token came so long after the one before it.
+  // Called for each token of an answer but the first, with the time since the previous token.
   using OnGap = std::function<void(double seconds)>;
 
   struct Arrival {
@@ -51,30 +51,30 @@ class Generation final : public EventTarget, public std::enable_shared_from_this
   const FairQueue::Ticket& ticket() const { return ticket_; }
   const RequestRecord& record() const { return record_; }
   const std::optional<Clock::time_point>& deadline() const { return arrival_.deadline; }
-  bool started() const { return engine_ != nullptr; }  // the engine has it
+  bool started() const { return engine_ != nullptr; }  // submitted to the engine
 
-  const std::string& fault() const { return fault_; }  // of the engine, if it has ended by one
+  const std::string& fault() const { return fault_; }  // the device fault that ended it; empty: none
 
-  // Its client is heeded from now on.
+  // From now on, ends the request when the client disconnects.
   void listen();
-  // Submits it. What the engine refuses is answered with 400.
+  // Submits the prompts to the engine. Fails if the engine refuses them.
   void start(Engine& engine, EventPump& pump);
-  // Tells the client, if it can still be told, and ends.
+  // Sends the error to the client, as an event if the stream has begun, and ends the request.
   void fail(const ApiError& error);
-  // A stream that has said nothing for so long gets a comment line, and its head if that is not out.
-  void break_silence(Clock::time_point now, std::chrono::milliseconds silence);
+  // Sends a comment line on a stream that has been silent for `silence`, after its head if that is not sent.
+  void keep_alive(Clock::time_point now, std::chrono::milliseconds silence);
   void on_event(size_t prompt, const RequestEvent& event) override;
 
  private:
   struct Answer {
-    Piece whole = {};                       // where it is not streamed
-    std::vector<TokenLogprob> unsent = {};  // of tokens whose text has not come yet
-    Utf8Stream characters = {};             // of the bytes of all tokens
-    size_t token_characters = 0;            // complete ones of these
-    size_t text_characters = 0;             // of the text that has come
+    Piece whole = {};                       // the answer so far, if it is not streamed
+    std::vector<TokenLogprob> unsent = {};  // tokens whose text the engine has not delivered yet
+    Utf8Stream characters = {};             // decodes the bytes of all tokens
+    size_t token_characters = 0;            // complete characters of all tokens
+    size_t text_characters = 0;             // characters of the text that the engine has delivered
     std::optional<Clock::time_point> last_token = {};
     bool begun = false, finished = false;
-    bool stopped = false;  // by a stop string or a stop token of its own
+    bool stopped = false;  // by a stop string or one of the request's stop tokens
   };
 
   size_t index_of(size_t prompt, uint32_t answer) const;
@@ -84,13 +84,13 @@ class Generation final : public EventTarget, public std::enable_shared_from_this
   void begin(size_t index);
   void write(const std::string& event);
   bool ends_text(const TokenEvent& token) const;
-  void mark(Piece& piece) const;
+  void set_logprob_flags(Piece& piece) const;
   LikelyToken likely(int32_t id, float log_probability) const;
   void add_logprob(Answer& answer, const TokenEvent& token);
   static std::vector<TokenLogprob> take_logprobs(Answer& answer, bool all);
   void send(size_t index, Piece piece);
   void complete();
-  void gone();
+  void on_disconnect();
   void end(const std::string& reason);
 
   Arrival arrival_;
@@ -99,15 +99,15 @@ class Generation final : public EventTarget, public std::enable_shared_from_this
   const FairQueue::Ticket ticket_;
   OnEnd on_end_;
   OnGap on_gap_;
-  Engine* engine_ = nullptr;  // once it runs
+  Engine* engine_ = nullptr;  // null before start()
   std::vector<RequestHandle> handles_;
   std::vector<Answer> answers_;
   size_t unfinished_;
-  bool streaming_ = false;  // the head of a stream is out
+  bool streaming_ = false;  // the head of the stream was sent
   bool ended_ = false;
   Usage usage_;
   RequestRecord record_;
-  Clock::time_point last_sent_;  // of what its stream has, or when it came
+  Clock::time_point last_sent_;  // when the stream last sent something; initially the arrival
   std::string last_reason_, fault_;
   double before_engine_s_ = 0;
 };

@@ -27,7 +27,7 @@ constexpr Route kRoutes[] = {
 };
 
 bool leads_to(const Route& route, const std::string& path) {
-  return path == route.path || !name_in(route, path).empty();
+  return path == route.path || !name_after(route, path).empty();
 }
 
 }  // namespace
@@ -46,7 +46,7 @@ void check_method(const Route& route, const std::string& method) {
   throw error;
 }
 
-std::string name_in(const Route& route, const std::string& path) {
+std::string name_after(const Route& route, const std::string& path) {
   const std::string before = route.path + std::string("/");
   return route.has_name && path.starts_with(before) ? path.substr(before.size()) : std::string();
 }

@@ -1,4 +1,4 @@
-// Which paths are served.
+// The paths of the API.
 #pragma once
 
 #include <string>
@@ -27,14 +27,14 @@ struct Route {
   const char* path;
   Action action;
   bool needs_key;
-  bool has_name = false;  // "/NAME" may follow
+  bool has_name = false;  // "/NAME" may follow the path
 };
 
-// Throws ApiError: 404 for another path.
+// Throws ApiError (404) for an unknown path.
 const Route& find_route(const std::string& path);
-// Throws ApiError: 405 for another method than the route's. HEAD goes where GET does.
+// Throws ApiError (405) for another method than the route's. HEAD is allowed where GET is.
 void check_method(const Route& route, const std::string& method);
-// What follows a route's path that has_name; empty: nothing.
-std::string name_in(const Route& route, const std::string& path);
+// NAME of "PATH/NAME" for a route with `has_name`; empty: none.
+std::string name_after(const Route& route, const std::string& path);
 
 }  // namespace serval::server

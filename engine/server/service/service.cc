@@ -22,7 +22,7 @@ namespace {
 using Clock = Generation::Clock;
 
 constexpr std::chrono::milliseconds kTick{100};
-constexpr std::chrono::milliseconds kRedNotice{1000};  // for those who ask /health after a fault
+constexpr std::chrono::milliseconds kRedNotice{1000};  // how long /health says "red" before the server ends
 
 int64_t unix_seconds() {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
@@ -35,7 +35,7 @@ std::string new_answer_id(TextPath path) {
                                                        : "cmpl-");
 }
 
-// Those that an operator asks when nothing else can be served any more.
+// Whether the path is served over spare connections, too, so that operators can still reach it.
 bool is_for_operators(Action action) {
   return action == Action::kHealth || action == Action::kReady || action == Action::kMetrics ||
          action == Action::kVersion;
@@ -47,7 +47,7 @@ Target target_of(const HttpRequest& request) {
                  shown(request.target) + ": expected a path, with %XX where it is encoded");
 }
 
-// The answer to what `call` threw.
+// The text that `call` returns, or the answer to the error that it throws.
 template <typename Call>
 HttpResponse answer_of(Call&& call) {
   try {
@@ -150,11 +150,11 @@ void Service::handle(const std::shared_ptr<Exchange>& exchange) {
     case Action::kMetrics:
       return exchange->respond(metrics());
     case Action::kTrace:
-      return answer_aside(exchange, [engine = engine_, tokens = trace_tokens_of(query)] {
+      return answer_on_worker(exchange, [engine = engine_, tokens = trace_tokens_of(query)] {
         return trace_of(*engine, tokens);
       });
     case Action::kModels:
-      return exchange->respond(models(name_in(route, path)));
+      return exchange->respond(models(name_after(route, path)));
     case Action::kCompletions:
       return take_text(exchange, TextPath::kCompletions, path, *key);
     case Action::kChat:
@@ -162,11 +162,11 @@ void Service::handle(const std::shared_ptr<Exchange>& exchange) {
     case Action::kResponses:
       return take_text(exchange, TextPath::kResponses, path, *key);
     case Action::kTokenize:
-      return answer_aside(exchange, [exchange, engine = engine_, defaults = defaults_] {
+      return answer_on_worker(exchange, [exchange, engine = engine_, defaults = defaults_] {
         return tokenized(*engine, parse_tokenize_request(exchange->request().body, defaults));
       });
     case Action::kDetokenize:
-      return answer_aside(exchange, [exchange, engine = engine_, defaults = defaults_] {
+      return answer_on_worker(exchange, [exchange, engine = engine_, defaults = defaults_] {
         return detokenized(*engine, parse_detokenize_request(exchange->request().body, defaults));
       });
   }
@@ -183,7 +183,7 @@ HttpResponse Service::metrics() const {
 HttpResponse Service::models(const std::string& wanted) const {
   status_.check_serving();
   if (!wanted.empty() && wanted != defaults_.name)
-    throw ApiError(404, "model_not_found", "this model is not served here; /v1/models lists what is",
+    throw ApiError(404, "model_not_found", "this model is not served here; /v1/models lists those that are",
                    "model");
   const nlohmann::ordered_json model = {{"id", defaults_.name},
                                         {"object", "model"},
@@ -234,7 +234,7 @@ void Service::on_end(Generation& generation) {
   admission_.on_end(generation);
 }
 
-void Service::answer_aside(std::shared_ptr<Exchange> exchange, std::function<std::string()> answer) {
+void Service::answer_on_worker(std::shared_ptr<Exchange> exchange, std::function<std::string()> answer) {
   status_.check_serving();
   workers_.run([this, exchange = std::move(exchange), answer = std::move(answer)]() mutable {
     HttpResponse response = answer_of(answer);
@@ -244,7 +244,7 @@ void Service::answer_aside(std::shared_ptr<Exchange> exchange, std::function<std
   });
 }
 
-// Everything that is under way ends with the engine.
+// Fails all requests: none can run without the engine.
 void Service::on_fault(const std::string& line) {
   if (status_.state() == Status::State::kRed) return;
   fault_ = line;
@@ -274,7 +274,7 @@ Service::Outcome Service::wait() {
   return *outcome_;
 }
 
-// Returns when `call` has run there.
+// Runs `call` on the loop's thread and returns when it has run.
 void Service::on_loop(const std::function<void()>& call) {
   std::promise<void> done;
   loop_.post([&] {

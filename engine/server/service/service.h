@@ -1,4 +1,4 @@
-// What `serval serve` does with requests: OpenAI's paths, and what an operator asks.
+// The request handler of `serval serve`: OpenAI's API, and paths for operators such as /health and /metrics.
 #pragma once
 
 #include <chrono>
@@ -25,20 +25,20 @@ namespace serval::server {
 
 struct ServiceOptions {
   ApiKeys keys = {};
-  std::string alias = {};                    // what the model is called; empty: by its own name
-  uint32_t max_queue = 1024;                 // requests that wait
-  std::chrono::duration<double> timeout{0};  // of a request; 0: none
-  int workers = 2;                           // threads that read bodies and encode prompts
-  // A stream that says nothing for so long gets a comment line, so that what is between does not give it up.
+  std::string alias = {};                    // the model's name in the API; empty: its own name
+  uint32_t max_queue = 1024;                 // limit of waiting requests
+  std::chrono::duration<double> timeout{0};  // from a request's arrival to its end; 0: none
+  int workers = 2;                           // threads that parse bodies and encode prompts
+  // A stream that sent nothing for so long sends a comment line, so that proxies do not close it.
   std::chrono::milliseconds silence{5'000};
   std::function<void(const RequestRecord&)> on_record = {};  // on the loop's thread
 };
 
-// Thread-safe: loading(), attach(), detach(), drain(), wait(). All else is for the loop's thread,
-// which must have ended when the service is destroyed.
+// loading(), attach(), detach(), drain() and wait() are thread-safe. The rest is for the loop's thread, which
+// must have ended before the service is destroyed.
 class Service {
  public:
-  // Why the server is to end.
+  // Why the server ends.
   enum class Outcome { kDrained, kFault };
 
   Service(Loop& loop, ServiceOptions options);
@@ -47,16 +47,17 @@ class Service {
 
   HttpHandler handler();
 
-  // How far the model is loaded, for /health.
+  // Reports the progress of loading the model, for /health.
   void loading(const char* stage, uint64_t done, uint64_t total);
-  // Requests are taken from now on. The engine stays until detach(), which returns when nothing uses it any
-  // more; the loop must run meanwhile.
+  // Accepts requests from now on. `engine` must live until detach() has returned. detach() waits until
+  // nothing uses the engine any more; the loop must run meanwhile.
   void attach(Engine& engine);
   void detach();
-  // No request is taken any more. The outcome is there when all have been answered; after `patience` those
-  // that still run are told that the server shuts down.
+  // Accepts no more requests. The outcome is kDrained once all requests are answered; those that still run
+  // after `patience` fail with 503.
   void drain(std::chrono::duration<double> patience);
-  // kFault, with its line in fault(), about a second after the engine has failed.
+  // Returns when the service has an outcome: kDrained after drain(), or kFault, with the error in fault(),
+  // one second after the engine has failed.
   Outcome wait();
   const std::string& fault() const { return fault_; }  // after wait()
 
@@ -68,8 +69,8 @@ class Service {
                  const std::string& key);
   void add(Generation::Arrival arrival, EncodedRequest request);
   void on_end(Generation& generation);
-  // Runs `answer` on a worker, and sends what it returns or throws.
-  void answer_aside(std::shared_ptr<Exchange> exchange, std::function<std::string()> answer);
+  // Runs `answer` on a worker and sends its result or its error.
+  void answer_on_worker(std::shared_ptr<Exchange> exchange, std::function<std::string()> answer);
   void on_fault(const std::string& line);
   void check_time();
   void on_loop(const std::function<void()>& call);
@@ -90,7 +91,7 @@ class Service {
   std::mutex outcome_mutex_;
   std::condition_variable outcome_changed_;
   std::optional<Outcome> outcome_;
-  WorkerPool workers_;  // the last: its threads use the others
+  WorkerPool workers_;  // last, so that its threads end before the other members are destroyed
 };
 
 }  // namespace serval::server

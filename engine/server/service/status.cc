@@ -51,9 +51,9 @@ void Status::check_serving() const {
     case State::kServing:
       return;
     case State::kLoading:
-      refuse("loading", "the model is being loaded; /health says how far");
+      refuse("loading", "the model is still loading; /health shows the progress");
     case State::kDraining:
-      refuse("shutting_down", "the server is shutting down and takes no requests");
+      refuse("shutting_down", "the server is shutting down and accepts no requests");
     case State::kRed:
       refuse("engine_error", "the engine has failed: " + fault_);
   }

@@ -1,4 +1,4 @@
-// How the server is doing, as load balancers and operators ask.
+// The server's state, for /health and /ready.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@ class Status {
   enum class State { kLoading, kServing, kDraining, kRed };
 
   State state() const { return state_; }
-  // Unless it drains or is red.
+  // Sets the progress that /health shows while loading.
   void load(const char* stage, uint64_t done, uint64_t total);
   void serve() { state_ = State::kServing; }
   void drain() { state_ = State::kDraining; }
   void turn_red(const std::string& why);
 
-  HttpResponse health() const;  // 200 also while draining, 503 while loading and when red
-  HttpResponse ready() const;   // 200 only while requests are taken
-  // Throws ApiError (503) unless requests are taken.
+  HttpResponse health() const;  // 200 while serving or draining, 503 while loading or red
+  HttpResponse ready() const;   // 200 while serving, else 503
+  // Throws ApiError (503) unless the state is kServing.
   void check_serving() const;
 
  private:

@@ -16,7 +16,7 @@
 namespace serval::server {
 namespace {
 
-// A folder of this process alone, gone with what is in it.
+// A temporary folder; the destructor removes it and its files.
 class ScratchFolder {
  public:
   ScratchFolder() {

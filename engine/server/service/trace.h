@@ -1,4 +1,4 @@
-// What the SMs did lately, for /debug/trace.
+// Traces of the last tokens, for /debug/trace.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace serval::server {
 
-// N of the query "tokens=N"; 0 where there is none: all that are kept. Throws ApiError (400) for another
-// query.
+// N of the query "tokens=N"; 0, which means all recorded tokens, for an empty query. Throws ApiError (400)
+// for another query.
 int trace_tokens_of(const std::string& query);
-// Chrome trace events of the last so many tokens as JSON, which Perfetto and `serval profile` read. Throws as
-// Engine::write_trace.
+// Chrome trace events of the last `tokens` tokens as JSON, for Perfetto and `serval profile`. Throws as
+// Engine::write_trace does.
 std::string trace_of(const Engine& engine, int tokens);
 
 }  // namespace serval::server

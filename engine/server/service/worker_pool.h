@@ -1,4 +1,4 @@
-// Threads for what takes too long for the loop: reading bodies, encoding prompts.
+// Threads for work that would block the loop for too long: parsing bodies, encoding prompts.
 #pragma once
 
 #include <condition_variable>
@@ -10,7 +10,7 @@
 
 namespace serval::server {
 
-// Thread-safe, but for the destructor, which waits for what runs and drops what does not yet.
+// Thread-safe except for the destructor, which waits for running tasks and drops the others.
 class WorkerPool {
  public:
   explicit WorkerPool(int threads);
@@ -18,7 +18,7 @@ class WorkerPool {
   WorkerPool& operator=(const WorkerPool&) = delete;
   ~WorkerPool();
 
-  void run(std::function<void()> task);  // which must not throw
+  void run(std::function<void()> task);  // `task` must not throw
   void wait_until_idle();
 
  private:
