@@ -99,7 +99,7 @@ void compile_schema(benchmark::State& state) {
   trie();
   for (auto _ : state) {
     Constraint constraint(compile_json_schema(kPlaces[0].schema), trie());
-    constraint.find_first_masks();
+    constraint.precompute_masks();
   }
 }
 

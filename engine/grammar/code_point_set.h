@@ -7,10 +7,10 @@
 
 namespace serval::grammar {
 
-// Ranges in order, with gaps between them.
+// Ranges in ascending order with gaps between them.
 using CodePointSet = std::vector<CodePoints>;
 
-CodePointSet normalised(CodePointSet ranges);  // from ranges in any order
+CodePointSet normalised(CodePointSet ranges);  // `ranges` may overlap and be in any order
 CodePointSet complement(const CodePointSet& set);
 CodePointSet intersection(const CodePointSet& a, const CodePointSet& b);
 

@@ -65,7 +65,7 @@ void Configurations::reach_loop(const Item& item, const Loop& loop, Reached& rea
 }
 
 Configurations::StackId Configurations::push(StackId stack, Place place) {
-  // Where nothing is left to be read, the rule ends with the one that it calls.
+  // Tail call: if the rule has nothing left to read after the call, the stack does not grow.
   const State& state = grammar_.state(place.state);
   const bool only_ends =
       state.accepts && !state.loop && state.bytes.empty() && state.calls.empty() && state.jumps.empty();
@@ -87,7 +87,7 @@ ConfigId Configurations::intern(Config config) {
   return found->second;
 }
 
-ConfigId Configurations::after_once(ConfigId config, uint8_t byte) {
+ConfigId Configurations::after_uncached(ConfigId config, uint8_t byte) {
   Reached reached;
   const std::vector<Item> items = configs_[config].items;
   for (const Item& item : items) {
@@ -95,12 +95,12 @@ ConfigId Configurations::after_once(ConfigId config, uint8_t byte) {
       if (byte >= edge.first && byte <= edge.last) reach({{edge.to, 0}, item.stack}, reached);
     }
   }
-  work_ += reached.seen.size() * reached.seen.size() + 1;  // each was looked for among the others
+  work_ += reached.seen.size() * reached.seen.size() + 1;  // reach() searches `seen` for each item
   return intern(std::move(reached.config));
 }
 
 ConfigId Configurations::find_after(ConfigId config, uint8_t byte) {
-  const ConfigId to = after_once(config, byte);
+  const ConfigId to = after_uncached(config, byte);
   if (!rows_[config]) {
     rows_[config] = std::make_unique<Row>();
     rows_[config]->fill(kUnknown);
@@ -110,8 +110,8 @@ ConfigId Configurations::find_after(ConfigId config, uint8_t byte) {
   return to;
 }
 
-// Loops that are far from both their limits are alike.
-Configurations::Place Configurations::nearby(Place place) const {
+// All counts that no token can bring to a limit of the loop behave alike.
+Configurations::Place Configurations::canonical(Place place) const {
   const State& state = grammar_.state(place.state);
   if (!state.loop) return place;
   const uint32_t least = state.loop->least, most = state.loop->most;
@@ -126,10 +126,10 @@ std::vector<Configurations::Place> Configurations::places(StackId stack) const {
   return all;
 }
 
-Configurations::StackId Configurations::nearby_stack(StackId stack) {
+Configurations::StackId Configurations::canonical_stack(StackId stack) {
   const std::vector<Place> all = places(stack);
   StackId copy = kEmptyStack;
-  for (size_t i = all.size(); i-- > 0;) copy = push(copy, nearby(all[i]));
+  for (size_t i = all.size(); i-- > 0;) copy = push(copy, canonical(all[i]));
   return copy;
 }
 
@@ -154,16 +154,16 @@ ConfigId Configurations::restored(const Saved& saved) {
   return intern(std::move(config));
 }
 
-ConfigId Configurations::nearby(ConfigId config) {
+ConfigId Configurations::canonical(ConfigId config) {
   Config copy = configs_[config];
-  for (Item& item : copy.items) item.stack = nearby_stack(item.stack);
+  for (Item& item : copy.items) item.stack = canonical_stack(item.stack);
   std::sort(copy.items.begin(), copy.items.end());
   copy.items.erase(std::unique(copy.items.begin(), copy.items.end()), copy.items.end());
   return intern(std::move(copy));
 }
 
 size_t Configurations::bytes() const {
-  constexpr size_t kOfMaps = 2;  // each is stored in a map, too
+  constexpr size_t kOfMaps = 2;  // the maps store a second copy of each
   return num_rows_ * sizeof(Row) +
          kOfMaps * (configs_.size() * (sizeof(Config) + 4 * sizeof(Item)) + frames_.size() * sizeof(Frame));
 }

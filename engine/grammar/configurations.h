@@ -1,5 +1,5 @@
-// What a grammar's automaton can be in the midst of: a set of its states, each with the stack of those that
-// it goes on at. Equal ones have the same number, and where a byte leads is found out once.
+// Configurations of a grammar's pushdown automaton: sets of states, each with its stack of return states.
+// Equal configurations have the same id, and transitions are cached.
 #pragma once
 
 #include <array>
@@ -17,13 +17,14 @@ namespace serval::grammar {
 using ConfigId = uint32_t;
 inline constexpr ConfigId kDead = 0;  // nothing can follow
 
-// Not thread-safe. What it has found out grows with use: bytes() says how far.
+// Not thread-safe. Memory grows with use; see bytes().
 class Configurations {
  public:
-  // `grammar` outlives it. No token that is asked about has more than `longest_token` bytes.
+  // `grammar` must outlive it. `longest_token`: upper bound of a token's bytes, for canonical().
   Configurations(const Grammar& grammar, uint32_t longest_token);
 
   ConfigId start() const { return start_; }
+  // The configuration after `byte`; kDead if the grammar does not allow it.
   ConfigId after(ConfigId config, uint8_t byte) {
     const ConfigId known = rows_[config] ? (*rows_[config])[byte] : kUnknown;
     return known != kUnknown ? known : find_after(config, byte);
@@ -31,18 +32,20 @@ class Configurations {
   bool is_known_after(ConfigId config, uint8_t byte) const {
     return rows_[config] && (*rows_[config])[byte] != kUnknown;
   }
-  // Places that were looked at so far, to find out where bytes lead.
+  // Cost of all transitions computed so far, to bound the time of a search.
   uint64_t work() const { return work_; }
-  // The same, for a byte that is not likely to come here again.
-  ConfigId after_once(ConfigId config, uint8_t byte);
-  // The text may end here.
+  // As after(), without storing the transition: for a byte that is unlikely to follow this configuration
+  // again.
+  ConfigId after_uncached(ConfigId config, uint8_t byte);
+  // Whether the text may end here.
   bool is_complete(ConfigId config) const { return configs_[config].complete; }
-  // Characters that a JSON string may go on with here, at any rate; 0 outside of strings.
+  // Number of arbitrary characters that a JSON string may continue with here; 0 outside of strings.
   uint32_t text_room(ConfigId config) const { return configs_[config].text_room; }
-  // One that has the same tokens: what is further away than a token's length is forgotten.
-  ConfigId nearby(ConfigId config);
+  // A configuration that allows the same tokens. Loop counts on the stack are replaced by a common value if
+  // no token is long enough to reach a limit of the loop. So fewer masks are needed.
+  ConfigId canonical(ConfigId config);
 
-  // A configuration by itself, which another object of the same grammar can go on from.
+  // A copy of a configuration without ids. Another object of the same grammar can restore it.
   class Saved;
   Saved saved(ConfigId config) const;
   ConfigId restored(const Saved& saved);
@@ -53,10 +56,11 @@ class Configurations {
   using StackId = uint32_t;
   static constexpr StackId kEmptyStack = 0;
   static constexpr ConfigId kUnknown = UINT32_MAX;
-  // Of one configuration. Beyond, alternatives are left out; what is left can be completed all the same.
+  // Limit of the items of a configuration. Further alternatives are dropped; every remaining one can still be
+  // completed.
   static constexpr size_t kMaxItems = 128;
 
-  // `count`: of a loop, how often its body has been read, as far as it matters.
+  // `count`: for a loop, how often its body was read. Without an upper limit it stops at the lower one.
   struct Place {
     StateId state;
     uint32_t count;
@@ -67,7 +71,7 @@ class Configurations {
   };
   struct Item {
     Place place;
-    StackId stack;  // where it goes on when its rule has ended
+    StackId stack;  // return places of the open rule calls
     friend bool operator==(const Item&, const Item&) = default;
     friend bool operator<(const Item& a, const Item& b) {
       return std::tie(a.place, a.stack) < std::tie(b.place, b.stack);
@@ -79,7 +83,7 @@ class Configurations {
     friend bool operator==(const Frame&, const Frame&) = default;
   };
   struct Config {
-    std::vector<Item> items;  // sorted; all can read a byte
+    std::vector<Item> items;  // sorted; each can read a byte
     bool complete = false;
     uint32_t text_room = 0;
     friend bool operator==(const Config& a, const Config& b) {
@@ -92,9 +96,9 @@ class Configurations {
   };
   using Row = std::array<ConfigId, 256>;
 
-  // A configuration in the making.
+  // A configuration while reach() builds it.
   struct Reached {
-    std::vector<Item> seen;  // all places that were come by
+    std::vector<Item> seen;  // all items visited, also those that cannot read a byte
     Config config;
   };
   void reach(Item item, Reached& reached);
@@ -104,8 +108,8 @@ class Configurations {
   std::vector<Place> places(StackId stack) const;
   StackId push(StackId stack, Place place);
   ConfigId intern(Config config);
-  Place nearby(Place place) const;
-  StackId nearby_stack(StackId stack);
+  Place canonical(Place place) const;
+  StackId canonical_stack(StackId stack);
 
   const Grammar& grammar_;
   const uint32_t longest_token_;
@@ -113,7 +117,7 @@ class Configurations {
   std::unordered_map<Frame, StackId, Hash> stack_of_;
   std::vector<Config> configs_;  // configs_[kDead] has no items
   std::unordered_map<Config, ConfigId, Hash> config_of_;
-  std::vector<std::unique_ptr<Row>> rows_;  // of each configuration that a byte was read from
+  std::vector<std::unique_ptr<Row>> rows_;  // cached transitions of each configuration; null: none yet
   size_t num_rows_ = 0;
   uint64_t work_ = 0;
   ConfigId start_;
@@ -124,7 +128,7 @@ class Configurations::Saved {
   friend class Configurations;
   struct Alternative {
     Place place;
-    std::vector<Place> stack;  // its top first
+    std::vector<Place> stack;  // top first
   };
   std::vector<Alternative> alternatives_;
   bool complete_ = false;

@@ -9,13 +9,13 @@ namespace serval::grammar {
 
 namespace {
 
-// With bytes alone that are tokens, so that some token can always come next.
-Grammar spelled(Grammar grammar, const TokenTrie& trie) {
+// Removes the bytes that are not a token by themselves. So some token can always come next.
+Grammar restricted_to_tokens(Grammar grammar, const TokenTrie& trie) {
   grammar.keep_bytes([&](uint8_t byte) { return trie.has_byte(byte); });
   try {
     grammar.finish();
   } catch (const Error&) {
-    throw Error(ErrorKind::kUsage, "json_schema: the model has no tokens for a value");
+    throw Error(ErrorKind::kUsage, "json_schema: the model's tokens cannot spell any valid value");
   }
   return grammar;
 }
@@ -23,7 +23,7 @@ Grammar spelled(Grammar grammar, const TokenTrie& trie) {
 }  // namespace
 
 Constraint::Constraint(Grammar grammar, std::shared_ptr<const TokenTrie> trie)
-    : grammar_(spelled(std::move(grammar), *trie)), trie_(std::move(trie)) {
+    : grammar_(restricted_to_tokens(std::move(grammar), *trie)), trie_(std::move(trie)) {
   empty_caches();
 }
 
@@ -41,15 +41,15 @@ Constraint::Place Constraint::place_of(ConfigId config) {
   return {configurations_->saved(config), masks_->mask(config), configurations_->is_complete(config)};
 }
 
-void Constraint::find_first_masks() {
+void Constraint::precompute_masks() {
   const std::lock_guard lock(mutex_);
-  std::vector<ConfigId> places = {configurations_->nearby(configurations_->start())};
+  std::vector<ConfigId> places = {configurations_->canonical(configurations_->start())};
   std::unordered_set<ConfigId> seen(places.begin(), places.end());
   for (size_t i = 0; i < places.size() && i < kFirstMasks; ++i) {
     masks_->mask(places[i]);
     for (uint32_t byte = 0; byte < 256; ++byte) {
       const ConfigId to =
-          configurations_->nearby(configurations_->after(places[i], static_cast<uint8_t>(byte)));
+          configurations_->canonical(configurations_->after(places[i], static_cast<uint8_t>(byte)));
       if (to != kDead && seen.insert(to).second) places.push_back(to);
     }
   }

@@ -1,4 +1,4 @@
-// A grammar that the texts of requests keep to, and how far each of the texts is.
+// Constrained decoding: a grammar, its token masks, and the progress of each text.
 #pragma once
 
 #include <cstdint>
@@ -13,29 +13,30 @@
 
 namespace serval::grammar {
 
-// What texts of one grammar share: masks that one of them has needed are there for the others. Thread-safe.
+// A grammar with its cached token masks, shared by all texts that use it. Thread-safe.
 class Constraint {
  public:
-  // Bytes that no token is alone do not come in any text. Throws Error(kUsage) where no text is left.
+  // Removes from the grammar all bytes that are not a token by themselves, so that every text can be
+  // completed. Throws Error(kUsage) if no text remains.
   Constraint(Grammar grammar, std::shared_ptr<const TokenTrie> trie);
   Constraint(const Constraint&) = delete;
   Constraint& operator=(const Constraint&) = delete;
 
-  // Finds the masks of the places that a text comes to first, so that texts find them there.
-  void find_first_masks();
+  // Computes the masks of the first 128 configurations that a text can reach, before any text needs them.
+  void precompute_masks();
 
-  // How far a text is, and how it may go on.
+  // A text's position in the grammar.
   struct Place {
     Configurations::Saved at;
-    std::shared_ptr<const Mask> mask;  // tokens that can come next
-    bool complete = false;             // it may end here
+    std::shared_ptr<const Mask> mask;  // tokens that may come next
+    bool complete = false;             // whether the text may end here
   };
   Place start();
-  // After a token that the mask allowed.
+  // The place after `token`, which the mask must allow.
   Place after(const Place& place, int32_t token);
 
  private:
-  // Of configurations and masks, each: beyond, they are forgotten and found anew.
+  // Limit for the configurations and for the masks. Beyond it, both caches are emptied.
   static constexpr size_t kMaxCacheBytes = size_t{16} << 20;
   static constexpr size_t kFirstMasks = 128;
 
@@ -50,16 +51,16 @@ class Constraint {
   std::unique_ptr<TokenMasks> masks_;
 };
 
-// The text of one answer. Not thread-safe.
+// The progress of one answer's text. Not thread-safe.
 class ConstrainedText {
  public:
   explicit ConstrainedText(std::shared_ptr<Constraint> constraint)
       : constraint_(std::move(constraint)), place_(constraint_->start()) {}
 
-  // One that the mask allowed.
+  // `token` must be allowed by the mask.
   void add(int32_t token) { place_ = after(token); }
   const Constraint::Place& place() const { return place_; }
-  // Where the text would be after it.
+  // The place after `token`, without adding it.
   Constraint::Place after(int32_t token) const { return constraint_->after(place_, token); }
 
  private:

@@ -23,7 +23,7 @@ std::shared_ptr<Constraint> Constraints::of_schema(const std::string& schema) {
   }
   Grammar grammar = schema.empty() ? json_object_grammar() : compile_json_schema(schema);
   auto constraint = std::make_shared<Constraint>(std::move(grammar), trie());
-  constraint->find_first_masks();
+  constraint->precompute_masks();
   const std::lock_guard lock(mutex_);
   kept_.emplace_front(schema, constraint);
   if (kept_.size() > kMaxKept) kept_.pop_back();

@@ -1,4 +1,4 @@
-// The constraints that requests of one engine ask for.
+// A cache of an engine's constraints, by schema.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@
 
 namespace serval::grammar {
 
-// Compiles a schema once, as long as it is among those that were asked for last. Thread-safe.
+// Keeps the 16 most recently used constraints. Thread-safe.
 class Constraints {
  public:
-  // As TokenTrie's; called once something is asked for, on that thread.
+  // Parameters of TokenTrie. Calls `bytes_of` on the thread of the first of_schema().
   Constraints(uint32_t vocab, std::function<std::optional<std::string>(int32_t)> bytes_of)
       : vocab_(vocab), bytes_of_(std::move(bytes_of)) {}
 
-  // Of values that are valid under a schema; an empty one: of any JSON object. Throws as
-  // compile_json_schema().
+  // The constraint to valid values of `schema`; to any JSON object if `schema` is empty. Throws as
+  // compile_json_schema() does.
   std::shared_ptr<Constraint> of_schema(const std::string& schema);
 
  private:
@@ -35,7 +35,7 @@ class Constraints {
   const std::function<std::optional<std::string>(int32_t)> bytes_of_;
   std::mutex trie_mutex_, mutex_;
   std::shared_ptr<const TokenTrie> trie_;
-  std::list<std::pair<std::string, std::shared_ptr<Constraint>>> kept_;  // asked for last: first
+  std::list<std::pair<std::string, std::shared_ptr<Constraint>>> kept_;  // most recently used first
 };
 
 }  // namespace serval::grammar

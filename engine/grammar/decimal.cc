@@ -34,7 +34,7 @@ std::string sum(std::string_view a, std::string_view b) {
   return out;
 }
 
-// a is not less than b.
+// Requires a >= b.
 std::string difference(std::string_view a, std::string_view b) {
   std::string out;
   int borrow = 0;
@@ -91,7 +91,7 @@ std::optional<Decimal> Decimal::of(std::string_view json) {
     if (text.starts_with('+')) text.remove_prefix(1);
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), exponent);
     if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-    constexpr int kMostExponent = 1'000'000;  // so that nothing below overflows
+    constexpr int kMostExponent = 1'000'000;  // prevents overflow below
     if (std::abs(exponent) > kMostExponent) return std::nullopt;
   }
   std::string_view number = json.substr(0, e);
@@ -116,7 +116,7 @@ BigInteger Decimal::floor_of(int places) const {
   const bool is_fraction = cut >= value_.digits.size();
   const BigInteger towards_zero =
       BigInteger::of(is_fraction ? "" : value_.digits.substr(0, value_.digits.size() - cut), value_.negative);
-  // The digits that were cut are not all 0: there are no trailing zeros.
+  // A negative number was rounded up: the removed digits are not all 0, as value_ has no trailing zeros.
   return value_.negative ? towards_zero + BigInteger{true, "1"} : towards_zero;
 }
 
@@ -125,7 +125,7 @@ bool is_multiple(const Decimal& value, const Decimal& step) {
   uint64_t modulus = 0;
   const std::string& digits = step.value().digits;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), modulus);
-  // Of 10^exponent the step has no more factors than the value may have.
+  // A value whose last digit lies below the step's last digit is not a multiple: neither has trailing zeros.
   if (error != std::errc() || modulus > UINT64_MAX / kBase - kBase || value.exponent() < step.exponent())
     return false;
   uint64_t rest = 0;

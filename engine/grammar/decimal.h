@@ -1,4 +1,4 @@
-// Numbers of JSON as they are written, exactly.
+// Exact decimal arithmetic for numbers in JSON text.
 #pragma once
 
 #include <compare>
@@ -12,7 +12,7 @@ namespace serval::grammar {
 // An integer of any size.
 struct BigInteger {
   bool negative = false;     // never of 0
-  std::string digits = "0";  // of its magnitude, without leading zeros
+  std::string digits = "0";  // decimal digits of the magnitude, without leading zeros
 
   static BigInteger of(std::string digits, bool negative);
   static BigInteger power_of_ten(uint32_t exponent);
@@ -23,14 +23,14 @@ struct BigInteger {
   friend bool operator==(const BigInteger&, const BigInteger&) = default;
 };
 
-// Digits before the point, and after it: more than a double has.
+// Limit of the digits before the point, and of those after it: more than a double has.
 inline constexpr int kMostDecimalPlaces = 400;
 
-// ± digits × 10^exponent.
+// The number ± digits × 10^exponent.
 class Decimal {
  public:
   Decimal() = default;
-  // A number as JSON writes it. None where it has digits beyond kMostDecimalPlaces.
+  // Parses a JSON number. Returns nullopt if it has more digits than kMostDecimalPlaces.
   static std::optional<Decimal> of(std::string_view json);
   Decimal(const BigInteger& value, int exponent);
 
@@ -39,9 +39,9 @@ class Decimal {
   bool is_integer() const { return exponent_ >= 0; }
   const BigInteger& value() const { return value_; }  // without trailing zeros
   int exponent() const { return exponent_; }          // 0 for 0
-  // Of the first digit: 2 for 123. 0 for 0.
+  // Exponent of the first digit: 2 for 123; 0 for 0.
   int magnitude() const { return static_cast<int>(value_.digits.size()) - 1 + exponent_; }
-  // The greatest integer below, or the least above, this × 10^places; either may be this itself.
+  // Floor and ceiling of this number × 10^places.
   BigInteger floor_of(int places) const;
   BigInteger ceil_of(int places) const { return -Decimal(-value_, exponent_).floor_of(places); }
   std::string plain() const;  // without an exponent
@@ -54,7 +54,8 @@ class Decimal {
   int exponent_ = 0;
 };
 
-// `step` is above 0 and of few digits: up to 18, without trailing zeros.
+// Whether `value` is a multiple of `step`, which must be above 0 and have at most 18 digits without trailing
+// zeros.
 bool is_multiple(const Decimal& value, const Decimal& step);
 
 }  // namespace serval::grammar

@@ -76,7 +76,8 @@ void until_stable(size_t states, Step&& step) {
   }
 }
 
-// Which states a rule's end can be reached from, by what `passes` lets through.
+// The states from which their rule's end can be reached: by all edges (`reads_bytes`), or without reading a
+// byte.
 class Ends {
  public:
   Ends(const Grammar& grammar, bool reads_bytes)
@@ -105,13 +106,13 @@ class Ends {
   std::vector<bool> reaches_;
 };
 
-// Looks for a rule that comes to itself without a byte in between.
+// Searches for a rule that can call itself without reading a byte.
 class CycleSearch {
  public:
   CycleSearch(const Grammar& grammar, const Ends& empty)
       : grammar_(grammar), empty_(empty), colours_(grammar.num_states(), Colour::kNew) {}
 
-  // Depth first, without recursion: a grammar may be deep.
+  // Depth-first search without recursion, because a deep grammar would overflow the stack.
   bool found_from(StateId root) {
     std::vector<Visit> path;
     enter(root, path);

@@ -1,5 +1,4 @@
-// A language of byte strings as an automaton with a stack: rules, each a graph of states, that call each
-// other.
+// A language of byte strings as a pushdown automaton: rules, each a graph of states, that call each other.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +14,7 @@ using StateId = uint32_t;
 using RuleId = uint32_t;
 
 inline constexpr uint32_t kNoLimit = std::numeric_limits<uint32_t>::max();
-// All states of a grammar together: more is refused.
+// Limit of a grammar's states, over all rules.
 inline constexpr size_t kMaxStates = 50'000;
 
 // Reads one byte of [first, last].
@@ -23,12 +22,12 @@ struct ByteEdge {
   uint8_t first, last;
   StateId to;
 };
-// Reads what `rule` describes.
+// Reads a text of `rule`.
 struct CallEdge {
   RuleId rule;
   StateId to;
 };
-// Reads what `body` describes, `least` to `most` times, and goes on at `exit`.
+// Reads `least` to `most` texts of `body`, then continues at `exit`.
 struct Loop {
   RuleId body;
   uint32_t least, most;  // most: kNoLimit, or at least `least`
@@ -36,39 +35,39 @@ struct Loop {
   bool is_text;  // the body is a character of a JSON string
 };
 
-// Of a rule's graph. It may go on along any of its edges.
+// A state of a rule's graph. The automaton may follow any of its edges.
 struct State {
   std::vector<ByteEdge> bytes;
   std::vector<CallEdge> calls;
-  std::vector<StateId> jumps;  // without reading anything
-  std::optional<Loop> loop;    // then it has nothing else
+  std::vector<StateId> jumps;  // edges that read nothing
+  std::optional<Loop> loop;    // a state with a loop has no edges and does not accept
   bool accepts = false;        // the rule may end here
 };
 
-// Built once, then only read; reading is thread-safe.
+// Build it, call finish(), then only read it. Reading is thread-safe.
 class Grammar {
  public:
   // Throws Error(kUsage) beyond kMaxStates.
   StateId add_state();
-  // A state at which a rule ends.
+  // Adds a state that accepts.
   StateId add_end();
   RuleId add_rule(StateId start);
   void set_top(RuleId rule) { top_ = rule; }
 
   void byte(StateId from, uint8_t first, uint8_t last, StateId to);
-  // Shares the states of literals that begin alike at `from`, and branch into nothing else.
+  // Adds states that read `text`. Literals from the same state share the states of their common prefix.
   void literal(StateId from, std::string_view text, StateId to);
   void call(StateId from, RuleId rule, StateId to) { states_[from].calls.push_back({rule, to}); }
   void jump(StateId from, StateId to) { states_[from].jumps.push_back(to); }
   void loop(StateId from, const Loop& loop) { states_[from].loop = loop; }
   void accept(StateId state) { states_[state].accepts = true; }
 
-  // To be called when all is there. Drops what cannot lead to an end, so that whatever has been read can be
-  // completed. Throws Error(kUsage) where nothing at all can, and for a rule that calls itself before it has
-  // read a byte.
+  // Call after all rules are added. Removes edges that cannot lead to an end, so that every text read so far
+  // can be completed. Throws Error(kUsage) if no text can be completed, and for a rule that can call itself
+  // before it reads a byte.
   void finish();
 
-  // Drops edges for other bytes; finish() again.
+  // Removes the bytes for which `keeps` is false from all edges. Call finish() again afterwards.
   void keep_bytes(const std::function<bool(uint8_t)>& keeps);
 
   const State& state(StateId id) const { return states_[id]; }
@@ -78,7 +77,7 @@ class Grammar {
 
  private:
   std::vector<State> states_;
-  std::vector<StateId> starts_;  // of the rules
+  std::vector<StateId> starts_;  // start state of each rule
   RuleId top_ = 0;
 };
 

@@ -7,7 +7,7 @@
 namespace serval::grammar {
 namespace {
 
-// What every reader can hold: 15 digits are exact in a double, and 10^±99 is in its range.
+// A double holds 15 digits exactly, and 10^±99 is in its range.
 constexpr uint32_t kIntegerDigits = 15, kFractionDigits = 15, kExponentDigits = 2;
 
 void add_hex_digit(Grammar& g, StateId from, StateId to) {
@@ -16,7 +16,7 @@ void add_hex_digit(Grammar& g, StateId from, StateId to) {
   g.byte(from, 'A', 'F', to);
 }
 
-// What follows "\u": four hexadecimal digits, but for surrogates.
+// The four hexadecimal digits after "\u", except those of surrogates.
 void add_escaped_unit(Grammar& g, StateId from, StateId to) {
   const StateId any = g.add_state(), after_d = g.add_state(), third = g.add_state(), fourth = g.add_state();
   g.byte(from, '0', '9', any);
@@ -38,8 +38,7 @@ void add_escape(Grammar& g, StateId from, StateId to) {
   add_escaped_unit(g, unit, to);
 }
 
-// Code points of a string that stand for themselves, in order; quotes, backslashes and control characters do
-// not.
+// ASCII characters that need no escape in a string: all except quotes, backslashes and control characters.
 constexpr CodePoints kPlainAscii[] = {{0x20, 0x21}, {0x23, 0x5B}, {0x5D, 0x7F}};
 
 }  // namespace
@@ -115,7 +114,7 @@ RuleId JsonRules::digits(uint32_t least, uint32_t most) {
   return grammar_.add_rule(start);
 }
 
-// An optional sign, then 0 or digits that do not begin with it.
+// An optional sign, then 0 or digits that do not begin with 0.
 void JsonRules::integer_part(StateId from, StateId to) {
   const StateId unsigned_part = grammar_.add_state(), more = grammar_.add_state();
   grammar_.byte(from, '-', '-', unsigned_part);
@@ -181,17 +180,17 @@ RuleId JsonRules::any_value(uint32_t level) {
   return rule;
 }
 
-// Elements between brackets, any number, separated by commas.
+// Any number of elements in brackets, separated by commas.
 RuleId JsonRules::listed(char open, char close, RuleId element) {
-  const StateId start = grammar_.add_state(), again = grammar_.add_state(), end = grammar_.add_end();
+  const StateId start = grammar_.add_state(), comma = grammar_.add_state(), end = grammar_.add_end();
   const StateId first = punctuation(start, open);
   const auto closing = static_cast<uint8_t>(close);
-  const StateId behind = call(first, element);
+  const StateId after_first = call(first, element);
   grammar_.byte(first, closing, closing, end);
-  const StateId next = punctuation(again, ',');
+  const StateId next = punctuation(comma, ',');
   grammar_.call(next, element, grammar_.add_end());
   const StateId last = grammar_.add_state();
-  grammar_.loop(behind, {grammar_.add_rule(again), 0, kNoLimit, last, false});
+  grammar_.loop(after_first, {grammar_.add_rule(comma), 0, kNoLimit, last, false});
   grammar_.byte(call(last, space()), closing, closing, end);
   return grammar_.add_rule(start);
 }
@@ -218,17 +217,18 @@ RuleId JsonRules::any_array(uint32_t level) {
 
 namespace {
 
-// The keys that are left out, byte by byte, and how to leave their way.
-class KeyBut {
+// Adds states for all keys except given ones: a trie of the given keys' bytes, with edges to any other text.
+class KeyExcept {
  public:
-  KeyBut(Grammar& grammar, RuleId character, StateId end) : grammar_(grammar), end_(end) {
+  KeyExcept(Grammar& grammar, RuleId character, StateId end) : grammar_(grammar), end_(end) {
     any_ = grammar.add_state();
     const StateId closing = grammar.add_state();
     grammar.loop(any_, {character, 0, kNoLimit, closing, true});
     grammar.byte(closing, '"', '"', end);
   }
 
-  // Behind a beginning that all `keys` have, of `depth` bytes; they are in order. `at`: within a character.
+  // Adds the edges of the trie's node `from`. `keys` are the sorted keys below it, which share their first
+  // `depth` bytes. `at`: the UTF-8 state after these bytes.
   void add(StateId from, std::span<const std::string> keys, size_t depth, Utf8State at) {
     const bool is_key = !keys.empty() && keys.front().size() == depth;
     if (!is_key && at == Utf8State::kBoundary) grammar_.byte(from, '"', '"', end_);
@@ -240,7 +240,8 @@ class KeyBut {
           rest, [&](const std::string& key) { return static_cast<uint8_t>(key[depth]) != byte; });
       const auto same = static_cast<size_t>(other - rest.begin());
       taken[byte] = true;
-      // A key with a byte that would have to be escaped cannot be written here at all.
+      // Before keys differ, characters are written without escapes, so a key that needs an escape cannot
+      // occur.
       if (stands_for_itself(byte)) {
         const StateId next = grammar_.add_state();
         grammar_.byte(from, byte, byte, next);
@@ -248,15 +249,15 @@ class KeyBut {
       }
       rest = rest.subspan(same);
     }
-    if (at == Utf8State::kBoundary) leave(from, taken);
+    if (at == Utf8State::kBoundary) add_other_characters(from, taken);
   }
 
  private:
   static bool stands_for_itself(uint8_t byte) { return byte >= 0x20 && byte != '"' && byte != '\\'; }
 
-  // Other characters as themselves: an escape might spell a key after all. Beyond ASCII only where no key
-  // goes on there.
-  void leave(StateId from, const std::vector<bool>& taken) {
+  // Adds edges for all characters with which none of the keys continues. Escapes are not allowed: they could
+  // spell one of the keys. Characters beyond ASCII are allowed only if no key continues with one.
+  void add_other_characters(StateId from, const std::vector<bool>& taken) {
     constexpr size_t kFirstBeyondAscii = 0x80;
     const bool only_ascii =
         std::none_of(taken.begin() + kFirstBeyondAscii, taken.end(), [](bool t) { return t; });
@@ -273,13 +274,13 @@ class KeyBut {
 
 }  // namespace
 
-RuleId JsonRules::key_but(std::span<const std::string> others) {
+RuleId JsonRules::key_except(std::span<const std::string> others) {
   if (others.empty()) return string(0, kNoLimit);
   std::vector<std::string> keys(others.begin(), others.end());
   std::ranges::sort(keys);
   const StateId start = grammar_.add_state(), first = grammar_.add_state(), end = grammar_.add_end();
   grammar_.byte(start, '"', '"', first);
-  KeyBut(grammar_, character(), end).add(first, keys, 0, Utf8State::kBoundary);
+  KeyExcept(grammar_, character(), end).add(first, keys, 0, Utf8State::kBoundary);
   return grammar_.add_rule(start);
 }
 

@@ -1,5 +1,5 @@
-// The rules of JSON text (RFC 8259), as far as one writes it: spaces only one at a time or after a new line,
-// numbers that any reader can hold, no pairs of surrogates in escapes.
+// Grammar rules for JSON text (RFC 8259), restricted to what a writer needs: single spaces or indented lines,
+// numbers that a double holds exactly, no surrogate pairs in escapes.
 #pragma once
 
 #include <cstdint>
@@ -13,28 +13,28 @@
 
 namespace serval::grammar {
 
-// Adds rules to a grammar as they are asked for, each once. Not thread-safe.
+// Adds each rule to the grammar on its first use. Not thread-safe.
 class JsonRules {
  public:
   explicit JsonRules(Grammar& grammar) : grammar_(grammar) {}
 
   RuleId space();      // nothing, " ", or a new line with up to kMaxIndent spaces or tabs
-  RuleId character();  // of a string, as itself or escaped
-  RuleId string(uint32_t least, uint32_t most);  // of so many characters
+  RuleId character();  // a character of a string, literal or escaped
+  RuleId string(uint32_t least, uint32_t most);  // `least` to `most` characters in quotes
   RuleId integer();
   RuleId number();
   RuleId boolean();
   RuleId null();
-  // Any value, object or array; nested up to kMaxNesting deep.
+  // Any value, object or array, nested at most kMaxNesting deep.
   RuleId any_value() { return any_value(0); }
   RuleId any_object() { return any_object(0); }
   RuleId any_array() { return any_array(0); }
 
-  // A key that is none of `others`, in quotes.
-  RuleId key_but(std::span<const std::string> others);
-  // From `state` on, `separator` with the spaces around it; returns where it ends.
+  // A key in quotes that is not in `others`.
+  RuleId key_except(std::span<const std::string> others);
+  // Adds `separator` and the spaces around it after `state`; returns the state after them.
   StateId punctuation(StateId state, char separator);
-  // Reads the rule, then goes on at a new state.
+  // Calls `rule` from `from`; returns a new state after the call.
   StateId call(StateId from, RuleId rule);
 
   Grammar& grammar() { return grammar_; }
@@ -56,7 +56,7 @@ class JsonRules {
   std::map<uint32_t, RuleId> values_, objects_, arrays_;  // by level
 };
 
-// Adds byte edges for the UTF-8 of all code points of the range.
+// Adds byte edges for the UTF-8 of the code points `first` to `last`, without surrogates.
 void add_code_points(Grammar& grammar, StateId from, uint32_t first, uint32_t last, StateId to);
 
 }  // namespace serval::grammar

@@ -23,8 +23,8 @@ namespace {
 using Json = SchemaJson;
 
 constexpr size_t kMaxKeyBytes = 256;
-// Arrays and objects of the text inside each other: each schema in an object or an array of the one around
-// it.
+// Nesting limit of the schema's text: each nested schema needs two levels, its own and one of the enclosing
+// schema ("properties": {…}).
 constexpr int kMaxTextDepth = 2 * kMaxSchemaDepth + 8;
 
 class Compiler {
@@ -38,14 +38,14 @@ class Compiler {
   }
 
  private:
-  // What describes values that are valid under all parts: each is compiled once, so that it may refer to
-  // itself.
+  // The rule for values that are valid under all parts. Each set of parts is compiled once, so that a schema
+  // may refer to itself.
   RuleId rule_of(const SchemaParts& parts, const SchemaPath& path) {
     if (parts.empty()) return rules_.any_value();
     const SchemaPartsKey key = key_of(parts);
     if (const auto known = rule_of_.find(key); known != rule_of_.end()) return known->second;
     if (++depth_ > kMaxSchemaDepth)
-      path.refuse(fmt::format("more than {} schemas inside each other", kMaxSchemaDepth));
+      path.refuse(fmt::format("more than {} schemas nested in each other", kMaxSchemaDepth));
     const StateId start = grammar_.add_state();
     const RuleId rule = grammar_.add_rule(start);
     rule_of_[key] = rule;
@@ -71,16 +71,15 @@ class Compiler {
     for (const Type type : types) grammar_.call(start, rule_of_type(type, parts, path), end);
   }
 
-  // Of `oneOf` exactly one may hold.
+  // The grammar allows a value of each alternative. For `oneOf`, no value may be valid under two of them.
   void check_exclusive(const Alternatives& alternatives) {
     if (!alternatives.exclusive) return;
     for (size_t i = 0; i < alternatives.alone.size(); ++i) {
       for (size_t k = i + 1; k < alternatives.alone.size(); ++k) {
         if (schemas_.are_disjoint(alternatives.alone[i], alternatives.alone[k])) continue;
         alternatives.path.refuse(fmt::format(
-            "a value may be valid under both element {} and {}; supported are elements of different types, "
-            "or "
-            "objects that a required property, or one that `discriminator` names, tells apart by its values",
+            "a value may be valid under both element {} and {}; expected elements of different types, or "
+            "objects with different values of a required property or of the one that `discriminator` names",
             i, k));
       }
     }
@@ -108,7 +107,7 @@ class Compiler {
   RuleId number(Type type, const SchemaParts& parts, const SchemaPath& path) {
     NumberLimits limits = schemas_.number_limits(parts);
     limits.integer = type == Type::kInteger;
-    if (!limits.asks()) return limits.integer ? rules_.integer() : rules_.number();
+    if (!limits.any()) return limits.integer ? rules_.integer() : rules_.number();
     try {
       return numbers_.rule(limits);
     } catch (const Error& error) {
@@ -127,18 +126,19 @@ class Compiler {
     }
   }
 
-  // A list in brackets that is being written. Elements follow each other with commas in between.
+  // An element of a list in brackets.
   struct Element {
     RuleId rule;
     bool required;
   };
-  // `more`: what may follow the elements, so many times.
+  // Further elements, `least` to `most` of them.
   struct More {
     RuleId rule;
     uint32_t least, most;
   };
 
-  // Two chains of states, one before anything is written and one after: the second begins with commas.
+  // A list in brackets. Uses two chains of states, because an element needs a comma before it only if another
+  // element precedes it: `empty` before the first element, `written` after it.
   RuleId listed(char open, char close, const std::vector<Element>& elements,
                 const std::optional<More>& more) {
     const StateId start = grammar_.add_state(), end = grammar_.add_end();
@@ -162,10 +162,10 @@ class Compiler {
   }
 
   std::pair<StateId, StateId> add_more(const More& more, StateId empty, StateId written) {
-    const StateId again = grammar_.add_state(), next = grammar_.add_state(),
+    const StateId comma = grammar_.add_state(), next = grammar_.add_state(),
                   next_empty = grammar_.add_state();
-    grammar_.call(rules_.punctuation(again, ','), more.rule, grammar_.add_end());
-    const RuleId rule = grammar_.add_rule(again);
+    grammar_.call(rules_.punctuation(comma, ','), more.rule, grammar_.add_end());
+    const RuleId rule = grammar_.add_rule(comma);
     const auto repeat = [&](StateId from, uint32_t done) {
       const uint32_t least = more.least - std::min(more.least, done);
       const uint32_t most = more.most == kNoLimit ? kNoLimit : more.most - done;
@@ -188,7 +188,7 @@ class Compiler {
       elements.push_back({rule_of(schemas_.item(parts, i), path / "prefixItems" / i), kRequired});
     }
     const auto listed_items = static_cast<uint32_t>(prefix);
-    if (counts.most < listed_items) path.refuse("maxItems is less than prefixItems has");
+    if (counts.most < listed_items) path.refuse("maxItems is less than the number of prefixItems");
     const bool has_items =
         std::ranges::any_of(parts, [](const SchemaPart& part) { return part.find("items") != nullptr; });
     std::optional<More> more;
@@ -212,10 +212,10 @@ class Compiler {
   }
 
   RuleId object(const SchemaParts& parts, const SchemaPath& path) {
-    const auto says_something = [](const SchemaPart& part) {
+    const auto has_object_keyword = [](const SchemaPart& part) {
       return part.find("properties") || part.find("additionalProperties") || part.find("required");
     };
-    if (std::ranges::none_of(parts, says_something)) return rules_.any_object();
+    if (std::ranges::none_of(parts, has_object_keyword)) return rules_.any_object();
     const std::vector<std::string> required = schemas_.required_of(parts);
     std::vector<std::string> names = schemas_.properties_of(parts);
     for (const std::string& name : required)
@@ -231,7 +231,7 @@ class Compiler {
     std::optional<More> more;
     if (const auto others = schemas_.other_properties(parts)) {
       const RuleId value = rule_of(*others, path / "additionalProperties");
-      more = More{member(rules_.key_but(names), value), 0, kNoLimit};
+      more = More{member(rules_.key_except(names), value), 0, kNoLimit};
     }
     return listed('{', '}', elements, more);
   }
@@ -253,7 +253,7 @@ Grammar compile_json_schema(std::string_view schema) {
                 fmt::format("json_schema: {} bytes; limit: {}", schema.size(), kMaxSchemaBytes));
   }
   try {
-    parse_json_text(schema, "json_schema", kMaxTextDepth);  // refuses what is hostile
+    parse_json_text(schema, "json_schema", kMaxTextDepth);  // checks syntax, nesting and repeated keys
     const Json root = parse_schema_text(schema);
     return Compiler(root).compile();
   } catch (const Error& error) {

@@ -1,5 +1,4 @@
-// From a JSON schema (draft 2020-12, the part that docs/api.md lists) to a grammar of texts that are valid
-// under it.
+// Compiles a JSON schema (draft 2020-12, the part that docs/api.md lists) into a grammar of valid texts.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +10,13 @@ namespace serval::grammar {
 
 inline constexpr size_t kMaxSchemaBytes = size_t{256} << 10;
 
-// Every text of the grammar is valid; not every valid text is one: properties come in the order of the
-// schema, those that it does not name only where `additionalProperties` says more than false. Throws
-// Error(kUsage), one line "json_schema: #/properties/a: …": for what is no schema, for a keyword that is not
-// supported, by name, and for a schema that nothing is valid under or that needs too many states.
+// Every text of the grammar is valid, but not every valid text is in the grammar: properties are in the
+// schema's order, and other properties are allowed only if `additionalProperties` is present and not false.
+// Throws Error(kUsage) with one line "json_schema: #/properties/a: …" for text that is not a schema, for an
+// unsupported keyword, and for a schema without valid values or with too many states.
 Grammar compile_json_schema(std::string_view schema);
 
-// Of any JSON object.
+// The grammar of any JSON object.
 Grammar json_object_grammar();
 
 }  // namespace serval::grammar

@@ -12,8 +12,8 @@
 namespace serval::grammar {
 namespace {
 
-constexpr int kExactDigits = 15;  // that a double holds
-constexpr int kMostPlaces = 60;   // after the point
+constexpr int kExactDigits = 15;  // digits that a double holds exactly
+constexpr int kMostPlaces = 60;   // limit of digits after the point
 constexpr uint64_t kMostSteps = 1000;
 constexpr int kMostStepZeros = 6;
 constexpr uint32_t kBase = 10;
@@ -30,13 +30,13 @@ uint64_t power_of_ten(uint32_t exponent, uint64_t modulus) {
   return power;
 }
 
-// Of the last of kExactDigits digits.
+// Exponent of the last of kExactDigits digits.
 int exact_exponent(const Decimal& value) {
   return value.is_zero() ? -kExactDigits : value.magnitude() - (kExactDigits - 1);
 }
 
-// The least number of kExactDigits digits that is not below the bound: what is not less than that is above
-// the bound as a double, too, however both are rounded.
+// The least number of kExactDigits digits within the bound. Rounding to double keeps the order of such
+// numbers, so every number from it on satisfies the bound also as a double.
 Decimal exact_least(const NumberLimits::Bound& bound) {
   const int unit = exact_exponent(bound.value);
   const BigInteger value = bound.value.ceil_of(-unit);
@@ -52,7 +52,7 @@ Decimal exact_most(const NumberLimits::Bound& bound) {
   return {-least.value(), least.exponent()};
 }
 
-// The least integer that is not below the bound × 10^places.
+// The least integer that satisfies the bound × 10^places.
 BigInteger integer_least(const NumberLimits::Bound& bound, int places) {
   return bound.exclusive ? bound.value.floor_of(places) + kOne : bound.value.ceil_of(places);
 }
@@ -61,7 +61,7 @@ struct Range {
   BigInteger least, most;
 };
 
-// More digits for a large step would take too many states.
+// Fewer digits for larger steps, because the number of states grows with both.
 uint32_t digits_before_point(uint64_t step) {
   constexpr uint64_t kSmall = 64, kMiddle = 256;
   constexpr uint32_t kOfMiddle = 9, kOfLarge = 7;
@@ -73,8 +73,8 @@ uint32_t length_before_point(const BigInteger& value, uint32_t places) {
   return digits > places ? digits - places : 1;
 }
 
-// The numbers within the limits, × 10^places. A bound that is missing, or far off, is one that fits the
-// digits that are written.
+// The range of numbers within the limits, × 10^places. A bound that is missing or has too many digits is
+// replaced by the largest number that may be written.
 Range range_of(const NumberLimits& limits, uint32_t places, uint32_t digits) {
   const bool is_exact = limits.integer || limits.step.has_value();
   const auto shift = static_cast<int>(places);
@@ -83,7 +83,7 @@ Range range_of(const NumberLimits& limits, uint32_t places, uint32_t digits) {
     least = is_exact ? integer_least(*limits.least, shift) : exact_least(*limits.least).floor_of(shift);
   if (limits.most)
     most = is_exact ? -integer_least(negated(*limits.most), shift) : exact_most(*limits.most).floor_of(shift);
-  // Of `length` digits before the point, or of one more than `other` has.
+  // The largest number of `digits` digits before the point, or of one digit more than the other bound has.
   const auto largest = [&](const std::optional<BigInteger>& other, bool is_beyond) {
     const uint32_t length = other && is_beyond ? length_before_point(*other, places) + 1 : 0;
     return BigInteger::power_of_ten(std::max(digits, length) + places) + -kOne;
@@ -91,11 +91,11 @@ Range range_of(const NumberLimits& limits, uint32_t places, uint32_t digits) {
   const BigInteger lowest = -largest(most, most && most->negative);
   const BigInteger highest = largest(least, least && !least->negative);
   const Range range = {least ? std::max(*least, lowest) : lowest, most ? std::min(*most, highest) : highest};
-  if (range.most < range.least) refuse("minimum, maximum: no number that can be written here is within them");
+  if (range.most < range.least) refuse("minimum, maximum: no number of the supported form is within them");
   return range;
 }
 
-// Whether `left` digits can make up for what is missing to a multiple.
+// Whether `left` more digits can complete a number with remainder `rest` to a multiple of `step`.
 bool can_be_multiple(uint64_t step, uint64_t rest, uint32_t left) {
   uint64_t numbers = 1;
   for (uint32_t i = 0; i < left && numbers < step; ++i) numbers *= kBase;
@@ -146,7 +146,7 @@ NumberRules::Form NumberRules::form_of_step(const Decimal& step, bool integer) {
   Form form = {.step = factor};
   for (int i = 0; i < zeros; ++i) form.step *= kBase;
   if (!integer) form.places = static_cast<uint32_t>(std::max(-zeros, 0));
-  // An integer is a multiple of q/10^n if it is one of q without the factors that both have.
+  // An integer is a multiple of q/10^n if and only if it is a multiple of q / gcd(q, 10^n).
   uint64_t power = 1;
   for (int i = zeros; integer && i < 0; ++i) power *= kBase;
   form.step /= std::gcd(form.step, power);
@@ -168,13 +168,13 @@ void NumberRules::add_magnitudes(StateId from, const Form& form, const BigIntege
     const bool at_least = length == shortest, at_most = length == longest;
     if (lengths_are_alike && !at_least && !at_most) continue;
     const uint32_t digits = length + form.places;
-    const Tight tight = {at_least ? padded(least, digits) : std::string(digits, '0'),
-                         at_most ? padded(most, digits) : std::string(digits, '9')};
-    add_digits(from, form, &tight, {digits, 0, at_least, at_most});
+    const Bounds bounds = {at_least ? padded(least, digits) : std::string(digits, '0'),
+                           at_most ? padded(most, digits) : std::string(digits, '9')};
+    add_digits(from, form, &bounds, {digits, 0, at_least, at_most});
   }
 }
 
-// Numbers of any digits, so many of them before the point.
+// Adds numbers with `least` to `most` digits before the point and no other bound.
 void NumberRules::add_lengths(StateId from, const Form& form, uint32_t least, uint32_t most) {
   grammar_.byte(from, '1', '9', some_digits(form.places, least - 1, most - 1));
 }
@@ -182,30 +182,30 @@ void NumberRules::add_lengths(StateId from, const Form& form, uint32_t least, ui
 StateId NumberRules::some_digits(uint32_t places, uint32_t least, uint32_t most) {
   const auto [known, is_new] = some_digits_.try_emplace({places, least, most}, 0);
   if (!is_new) return known->second;
-  if (most == 0) return some_digits_[{places, least, most}] = free({places, 1}, {places, 0});
+  if (most == 0) return some_digits_[{places, least, most}] = unbounded({places, 1}, {places, 0});
   const StateId state = grammar_.add_state();
   some_digits_[{places, least, most}] = state;
   grammar_.byte(state, '0', '9', some_digits(places, least > 0 ? least - 1 : 0, most - 1));
-  if (least == 0) grammar_.jump(state, free({places, 1}, {places, 0}));
+  if (least == 0) grammar_.jump(state, unbounded({places, 1}, {places, 0}));
   return state;
 }
 
-bool NumberRules::may_end(const Form& form, const Tight* tight, const Spot& spot) const {
-  if (spot.left > form.places || spot.rest % form.step != 0) return false;
-  if (!spot.at_least) return true;
-  const std::string_view rest = std::string_view(tight->least).substr(tight->least.size() - spot.left);
+bool NumberRules::may_end(const Form& form, const Bounds* bounds, const Position& position) const {
+  if (position.left > form.places || position.rest % form.step != 0) return false;
+  if (!position.at_least) return true;
+  const std::string_view rest = std::string_view(bounds->least).substr(bounds->least.size() - position.left);
   return rest.find_first_not_of('0') == std::string_view::npos;
 }
 
-// The next digit. A number does not begin with 0 unless that is all that is before the point.
-void NumberRules::add_digits(StateId from, const Form& form, const Tight* tight, const Spot& spot) {
-  const uint32_t left = spot.left - 1;
-  const size_t at = tight == nullptr ? 0 : tight->least.size() - spot.left;
-  const bool is_first = tight != nullptr && at == 0 && tight->least.size() - form.places > 1;
-  const int low = std::max(spot.at_least ? tight->least[at] - '0' : 0, is_first ? 1 : 0);
-  const int high = spot.at_most ? tight->most[at] - '0' : static_cast<int>(kBase) - 1;
+// Adds edges for the next digit. A number begins with 0 only if 0 is its only digit before the point.
+void NumberRules::add_digits(StateId from, const Form& form, const Bounds* bounds, const Position& position) {
+  const uint32_t left = position.left - 1;
+  const size_t at = bounds == nullptr ? 0 : bounds->least.size() - position.left;
+  const bool is_first = bounds != nullptr && at == 0 && bounds->least.size() - form.places > 1;
+  const int low = std::max(position.at_least ? bounds->least[at] - '0' : 0, is_first ? 1 : 0);
+  const int high = position.at_most ? bounds->most[at] - '0' : static_cast<int>(kBase) - 1;
   const uint64_t weight = power_of_ten(left, form.step);
-  std::optional<std::pair<StateId, int>> open;  // digits from here on that lead to one state
+  std::optional<std::pair<StateId, int>> open;  // a state, and the first of the digits that lead to it
   const auto close = [&](int next) {
     if (open)
       grammar_.byte(from, static_cast<uint8_t>('0' + open->second), static_cast<uint8_t>('0' + next - 1),
@@ -213,14 +213,14 @@ void NumberRules::add_digits(StateId from, const Form& form, const Tight* tight,
     open.reset();
   };
   for (int digit = low; digit <= high; ++digit) {
-    const Spot next = {left, (spot.rest + static_cast<uint64_t>(digit) * weight) % form.step,
-                       spot.at_least && digit == low && digit == tight->least[at] - '0',
-                       spot.at_most && digit == high};
+    const Position next = {left, (position.rest + static_cast<uint64_t>(digit) * weight) % form.step,
+                           position.at_least && digit == low && digit == bounds->least[at] - '0',
+                           position.at_most && digit == high};
     if (!can_be_multiple(form.step, next.rest, left)) {
       close(digit);
       continue;
     }
-    const StateId to = after(form, tight, next);
+    const StateId to = after(form, bounds, next);
     if (open && open->first == to) continue;
     close(digit);
     open = std::pair(to, digit);
@@ -229,31 +229,31 @@ void NumberRules::add_digits(StateId from, const Form& form, const Tight* tight,
 }
 
 // The state after a digit.
-StateId NumberRules::after(const Form& form, const Tight* tight, const Spot& spot) {
-  if (!spot.at_least && !spot.at_most) return free(form, spot);
+StateId NumberRules::after(const Form& form, const Bounds* bounds, const Position& position) {
+  if (!position.at_least && !position.at_most) return unbounded(form, position);
   const StateId state = grammar_.add_state();
-  if (may_end(form, tight, spot)) grammar_.jump(state, end());
-  if (spot.left == 0) return state;
+  if (may_end(form, bounds, position)) grammar_.jump(state, end());
+  if (position.left == 0) return state;
   StateId next = state;
-  if (spot.left == form.places) {
+  if (position.left == form.places) {
     next = grammar_.add_state();
     grammar_.byte(state, '.', '.', next);
   }
-  add_digits(next, form, tight, spot);
+  add_digits(next, form, bounds, position);
   return state;
 }
 
-// The same where no bound is near: all numbers share these.
-StateId NumberRules::free(const Form& form, const Spot& spot) {
-  const std::tuple key(form, spot.left, spot.rest);
-  if (const auto known = free_.find(key); known != free_.end()) return known->second;
+// The state after a digit when no bound restricts the rest. All numbers of the grammar share these states.
+StateId NumberRules::unbounded(const Form& form, const Position& position) {
+  const std::tuple key(form, position.left, position.rest);
+  if (const auto known = unbounded_.find(key); known != unbounded_.end()) return known->second;
   const StateId state = grammar_.add_state();
-  free_[key] = state;
-  const Spot here = {spot.left, spot.rest};
+  unbounded_[key] = state;
+  const Position here = {position.left, position.rest};
   if (may_end(form, nullptr, here)) grammar_.jump(state, end());
-  if (spot.left == 0) return state;
+  if (position.left == 0) return state;
   StateId next = state;
-  if (spot.left == form.places) {
+  if (position.left == form.places) {
     next = grammar_.add_state();
     grammar_.byte(state, '.', '.', next);
   }

@@ -12,9 +12,9 @@ namespace {
 
 constexpr size_t kMaxAutomatonStates = 2000;
 
-using StateSet = std::vector<uint32_t>;  // in order
+using StateSet = std::vector<uint32_t>;  // ascending
 
-// Finds the sets of states that a graph can be in.
+// Subset construction: a state of the automaton is a set of states of the graph.
 class SubsetSearch {
  public:
   SubsetSearch(PatternGraph graph, size_t& steps)
@@ -24,7 +24,7 @@ class SubsetSearch {
 
   PatternAutomaton search() {
     first_ = closure({graph_.start}, {.begins = true});
-    sets_.push_back(&first_);  // not among those that are found again: the text begins only here
+    sets_.push_back(&first_);  // not in number_of_: only the first state is at the beginning of the text
     automaton_.states.emplace_back();
     for (uint32_t s = 0; s < sets_.size(); ++s) {
       const StateSet from = *sets_[s];
@@ -40,10 +40,10 @@ class SubsetSearch {
  private:
   void step(size_t count) {
     steps_ += count;
-    if (steps_ > kMaxPatternSteps) refuse_pattern("too complicated an expression");
+    if (steps_ > kMaxPatternSteps) refuse_pattern("the expression is too complicated");
   }
 
-  // Ranges in which all code points are alike.
+  // Splits the code points into ranges whose members are in the same edges' sets.
   void find_pieces() {
     std::vector<uint32_t> begins = {0, kLastCodePoint + 1};
     for (const auto& edges : graph_.edges) {
@@ -57,7 +57,7 @@ class SubsetSearch {
       pieces_.push_back({begins[i], begins[i + 1] - 1});
   }
 
-  // Where in the text: what ^ and $ ask.
+  // A position in the text, for ^ and $.
   struct Position {
     bool begins = false, ends = false;
   };
@@ -99,7 +99,7 @@ class SubsetSearch {
   uint32_t add(StateSet set) {
     const auto [found, is_new] = number_of_.try_emplace(std::move(set), static_cast<uint32_t>(sets_.size()));
     if (!is_new) return found->second;
-    if (sets_.size() >= kMaxAutomatonStates) refuse_pattern("too complicated an expression");
+    if (sets_.size() >= kMaxAutomatonStates) refuse_pattern("the expression is too complicated");
     sets_.push_back(&found->first);
     automaton_.states.emplace_back();
     return found->second;
@@ -129,7 +129,7 @@ class SubsetSearch {
   PatternAutomaton automaton_;
 };
 
-// Both of two automata at once.
+// Product construction: a state is a pair of the two automata's states.
 class Product {
  public:
   Product(const PatternAutomaton& a, const PatternAutomaton& b) : a_(a), b_(b) {}
@@ -146,13 +146,14 @@ class Product {
   uint32_t number_of(Pair pair) {
     const auto [found, is_new] = number_of_.try_emplace(pair, static_cast<uint32_t>(pairs_.size()));
     if (!is_new) return found->second;
-    if (pairs_.size() >= kMaxAutomatonStates) refuse_pattern("too complicated an expression beside another");
+    if (pairs_.size() >= kMaxAutomatonStates)
+      refuse_pattern("the expression is too complicated in combination with another");
     pairs_.push_back(pair);
     automaton_.states.emplace_back();
     return found->second;
   }
 
-  // One that accepts whatever comes stays where it is.
+  // A state that accepts everything has no edges; here it gets a loop to itself.
   static std::vector<PatternAutomaton::Edge> edges_of(const PatternAutomaton& automaton, uint32_t state) {
     const PatternAutomaton::State& from = automaton.states[state];
     return from.accepts_all ? std::vector<PatternAutomaton::Edge>{{{0, kLastCodePoint}, state}} : from.edges;
@@ -183,7 +184,7 @@ class Product {
 }  // namespace
 
 bool is_found(const PatternAutomaton& automaton, std::string_view text) {
-  constexpr uint32_t kPayloads[] = {0x7F, 0x1F, 0x0F, 0x07};  // of a first byte, by the number of bytes
+  constexpr uint32_t kPayloads[] = {0x7F, 0x1F, 0x0F, 0x07};  // bits of the first byte, by length
   constexpr uint32_t kPayload = 0x3F, kPayloadBits = 6;
   const PatternAutomaton::State* state = automaton.states.data();
   while (!text.empty() && !state->accepts_all) {
@@ -201,7 +202,7 @@ bool is_found(const PatternAutomaton& automaton, std::string_view text) {
   return state->accepts || state->accepts_all;
 }
 
-PatternAutomaton both(const PatternAutomaton& a, const PatternAutomaton& b) {
+PatternAutomaton intersection(const PatternAutomaton& a, const PatternAutomaton& b) {
   return Product(a, b).make();
 }
 

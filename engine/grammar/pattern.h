@@ -1,8 +1,8 @@
 // Regular expressions of JSON schemas as automata over code points.
 //
-// Of ECMA-262's expressions: literals, ".", classes, \d \w \s and their opposites, groups, alternatives,
-// quantifiers (lazy ones are like greedy ones), ^ and $. Where other engines read a class differently, such
-// as \d as the digits of all scripts, what is matched here is in both.
+// Supports this part of ECMA-262: literals, ".", classes, \d \w \s and their complements, groups,
+// alternatives, quantifiers (lazy ones match like greedy ones), ^ and $. If engines read a class differently,
+// such as \d as the digits of all scripts, only the characters that all of them accept match here.
 #pragma once
 
 #include <cstddef>
@@ -17,35 +17,35 @@ namespace serval::grammar {
 inline constexpr size_t kMaxPatternBytes = 1024;
 inline constexpr uint32_t kMaxRepetitions = 1000;
 
-// Deterministic; accepts a whole text if the expression is found in it, as a schema's `pattern` asks.
+// Deterministic. Accepts a text if the expression matches anywhere in it, as a schema's `pattern` requires.
 struct PatternAutomaton {
   struct Edge {
     CodePoints range;
     uint32_t to;
   };
   struct State {
-    std::vector<Edge> edges;  // in order, apart
+    std::vector<Edge> edges;  // in ascending order, disjoint
     bool accepts = false;
-    bool accepts_all = false;  // whatever comes
+    bool accepts_all = false;  // accepts every continuation
   };
   std::vector<State> states;  // the first is the start
 };
 
-// Steps of the search for an automaton's states, of all patterns of a schema.
+// Limit of the steps of the subset construction, over all patterns of a schema.
 inline constexpr size_t kMaxPatternSteps = 20'000'000;
 
-// `pattern` is UTF-8; `steps` counts up to kMaxPatternSteps. Throws Error(kUsage) for what is not supported,
-// by name, for what is no expression, and for one that needs too large an automaton.
+// `pattern` must be UTF-8. Adds its steps to `steps`. Throws Error(kUsage) for unsupported or invalid syntax,
+// for more than kMaxPatternSteps steps, and for an automaton that is too large.
 PatternAutomaton compile_pattern(std::string_view pattern, size_t& steps);
 inline PatternAutomaton compile_pattern(std::string_view pattern) {
   size_t steps = 0;
   return compile_pattern(pattern, steps);
 }
 
-// Whether it accepts `text`, which is UTF-8.
+// Whether the automaton accepts `text`, which must be UTF-8.
 bool is_found(const PatternAutomaton& automaton, std::string_view text);
 
-// Accepts what both accept. Throws Error(kUsage) where that needs too large an automaton.
-PatternAutomaton both(const PatternAutomaton& a, const PatternAutomaton& b);
+// The automaton of texts that both accept. Throws Error(kUsage) if it is too large.
+PatternAutomaton intersection(const PatternAutomaton& a, const PatternAutomaton& b);
 
 }  // namespace serval::grammar

@@ -13,13 +13,13 @@ namespace serval::grammar {
 namespace {
 
 constexpr size_t kMaxGraphStates = 4000;
-constexpr int kMaxGroups = 64;  // inside each other
+constexpr int kMaxGroups = 64;  // nesting limit of groups
 constexpr uint32_t kFirstLowSurrogate = 0xDC00;
 
 constexpr CodePoints kDigits[] = {{'0', '9'}};
 constexpr CodePoints kWord[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
 constexpr CodePoints kSpaces[] = {{'\t', '\r'}, {' ', ' '}};
-// All that some engine takes for a space.
+// All characters that some engine matches with \s.
 constexpr CodePoints kMaybeSpaces[] = {{'\t', '\r'},     {0x1C, ' '},      {0x85, 0x85},     {0xA0, 0xA0},
                                        {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F},
                                        {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
@@ -105,7 +105,7 @@ class Parser {
   struct Repetition {
     uint32_t least, most;
   };
-  static constexpr uint32_t kForEver = UINT32_MAX;
+  static constexpr uint32_t kUnlimited = UINT32_MAX;
 
   std::optional<uint32_t> take_number() {
     uint32_t value = 0;
@@ -121,7 +121,7 @@ class Parser {
     const std::optional<uint32_t> least = take_number();
     if (!least) refuse_pattern("'{' without a number; write \\{ for the character");
     Repetition r = {*least, *least};
-    if (take(',')) r.most = take_number().value_or(kForEver);
+    if (take(',')) r.most = take_number().value_or(kUnlimited);
     if (!take('}')) refuse_pattern("'{' without '}'");
     if (r.most < r.least) refuse_pattern("numbers in braces out of order");
     return r;
@@ -130,9 +130,9 @@ class Parser {
   Repetition take_quantifier() {
     Repetition r = {1, 1};
     if (take('*')) {
-      r = {0, kForEver};
+      r = {0, kUnlimited};
     } else if (take('+')) {
-      r = {1, kForEver};
+      r = {1, kUnlimited};
     } else if (take('?')) {
       r = {0, 1};
     } else if (take('{')) {
@@ -146,30 +146,30 @@ class Parser {
     return r;
   }
 
-  // The atom is read once for each copy of it that the graph needs.
+  // Parses the atom again for each copy of it that the graph needs.
   Fragment repeated(int groups) {
     const size_t atom_begin = at_;
     const uint32_t start = add_state(), end = add_state();
     Fragment copy = atom(groups);
     const size_t atom_end = at_;
     const Repetition r = take_quantifier();
-    const size_t behind = at_;
-    const auto again = [&] {
+    const size_t quantifier_end = at_;
+    const auto copy_atom = [&] {
       at_ = atom_begin;
       copy = atom(groups);
       at_ = atom_end;
     };
     uint32_t last = start;
-    const uint32_t copies = r.most == kForEver ? std::max(r.least, 1U) : r.most;
+    const uint32_t copies = r.most == kUnlimited ? std::max(r.least, 1U) : r.most;
     for (uint32_t i = 0; i < copies; ++i) {
-      if (i > 0) again();
+      if (i > 0) copy_atom();
       if (i >= r.least) edge(last, {}, end);
       edge(last, {}, copy.start);
       last = copy.end;
     }
-    if (r.most == kForEver && copies > 0) edge(copy.end, {}, copy.start);
+    if (r.most == kUnlimited && copies > 0) edge(copy.end, {}, copy.start);
     edge(last, {}, end);
-    at_ = behind;
+    at_ = quantifier_end;
     return {start, end};
   }
 
@@ -193,15 +193,16 @@ class Parser {
   }
 
   Fragment group(int groups) {
-    if (groups > kMaxGroups) refuse_pattern(fmt::format("more than {} groups inside each other", kMaxGroups));
+    if (groups > kMaxGroups)
+      refuse_pattern(fmt::format("more than {} groups nested in each other", kMaxGroups));
     if (take('?') && !take(':'))
-      refuse_pattern("groups that begin with '(?' are not supported, but for '(?:'");
+      refuse_pattern("groups that begin with '(?' are not supported, except '(?:'");
     const Fragment inside = alternatives(groups);
     if (!take(')')) refuse_pattern("'(' without ')'");
     return inside;
   }
 
-  // One code point; the pattern is UTF-8.
+  // Reads one code point of the UTF-8 pattern.
   uint32_t character() {
     if (at_ >= text_.size()) refuse_pattern("ends too early");
     const auto lead = static_cast<uint8_t>(text_[at_++]);
@@ -231,7 +232,7 @@ class Parser {
     return value;
   }
 
-  // Behind "\\u": four digits, two times four of a pair of surrogates, or digits in braces.
+  // Reads the rest after "\\u": four digits, a surrogate pair, or digits in braces.
   uint32_t take_code_point() {
     if (take('{')) {
       const size_t end = text_.find('}', at_);
@@ -253,11 +254,11 @@ class Parser {
   static uint32_t checked(uint32_t code_point) {
     if (code_point >= kFirstSurrogate && code_point <= kLastSurrogate)
       refuse_pattern("surrogates are not supported");
-    if (code_point > kLastCodePoint) refuse_pattern("no character has such a number");
+    if (code_point > kLastCodePoint) refuse_pattern("a code point above 10FFFF");
     return code_point;
   }
 
-  // Behind the backslash.
+  // Reads the rest after a backslash.
   Escape escape() {
     const uint32_t c = character();
     const auto one = [](uint32_t code) { return Escape{{{code, code}}, false}; };
@@ -301,7 +302,7 @@ class Parser {
     return one(c);
   }
 
-  // Behind the bracket.
+  // Reads the rest of a class after '['.
   CodePointSet bracketed() {
     const bool negated = take('^');
     bool has_class = false;

@@ -1,4 +1,4 @@
-// From a regular expression to an automaton that may be in several states at once.
+// Parses a regular expression into a nondeterministic automaton.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,20 @@
 
 namespace serval::grammar {
 
-// What ^ and $ read: nothing, but only where the text begins or ends.
+// Marks of ^ and $, which read nothing and match only at the text's beginning or end.
 inline constexpr uint32_t kTextBegin = kLastCodePoint + 1, kTextEnd = kLastCodePoint + 2;
 
 struct PatternGraph {
   struct Edge {
-    CodePointSet set;  // empty: reads nothing; kTextBegin or kTextEnd alone: the same, in their places
+    // Empty: reads nothing. {kTextBegin} or {kTextEnd}: reads nothing and is allowed only at that position.
+    CodePointSet set;
     uint32_t to;
   };
-  std::vector<std::vector<Edge>> edges;  // of each state
+  std::vector<std::vector<Edge>> edges;  // edges of each state
   uint32_t start = 0, end = 0;
 };
 
-// Of all texts in which the expression is found. Throws as compile_pattern().
+// The automaton of all texts in which the expression matches somewhere. Throws as compile_pattern() does.
 PatternGraph parse_pattern(std::string_view pattern);
 
 [[noreturn]] void refuse_pattern(const std::string& problem);

@@ -9,7 +9,7 @@ struct Format {
   std::string_view name, pattern;
 };
 
-// RFC 3339, of years that all libraries know, without 29 February and leap seconds.
+// RFC 3339 for the years 1000 to 2999, which all libraries support, without 29 February and leap seconds.
 #define SERVAL_DATE                                                                                         \
   "[12][0-9]{3}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[" \
   "0-9]|2[0-8]))"
@@ -22,7 +22,7 @@ constexpr Format kFormats[] = {
     {"date", "^" SERVAL_DATE "$"},
     {"time", "^" SERVAL_TIME "$"},
     {"date-time", "^" SERVAL_DATE "T" SERVAL_TIME "$"},
-    // ISO 8601, as RFC 3339, appendix A, has it.
+    // ISO 8601 in the form of RFC 3339, appendix A.
     {"duration",
      "^P([0-9]{1,4}D(T[0-9]{1,2}H([0-9]{1,2}M([0-9]{1,2}S)?)?)?|T([0-9]{1,4}H|[0-9]{1,4}M|[0-9]{1,4}S))$"},
     {"email", "^[A-Za-z0-9_+-]{1,16}(\\.[A-Za-z0-9_+-]{1,16}){0,2}@" SERVAL_HOST "$"},

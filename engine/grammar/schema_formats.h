@@ -1,4 +1,5 @@
-// The values of `format` that are known, as patterns. What they match is a part of what the format allows.
+// The supported values of `format` as patterns. Each pattern matches only valid texts of its format, but not
+// all of them.
 #pragma once
 
 #include <string>
@@ -6,7 +7,7 @@
 
 namespace serval::grammar {
 
-// An expression for pattern.h; empty: not known.
+// A regular expression for pattern.h; empty if the format is not supported.
 std::string_view pattern_of_format(std::string_view format);
 // "date, time, …"
 std::string known_formats();

@@ -29,14 +29,14 @@ constexpr TypeName kTypes[] = {{"object", Type::kObject},   {"array", Type::kArr
                                {"integer", Type::kInteger}, {"boolean", Type::kBoolean},
                                {"null", Type::kNull}};
 
-// Says nothing about what is valid.
+// Keywords that do not restrict values.
 constexpr std::string_view kAnnotations[] = {"title",      "description", "default",   "examples",
                                              "deprecated", "readOnly",    "writeOnly", "$schema",
                                              "$id",        "$comment",    "$defs",     "definitions"};
-// About values of all types.
+// Keywords for values of all types.
 constexpr std::string_view kGeneral[] = {"type",  "enum",  "const", "anyOf",
                                          "oneOf", "allOf", "$ref",  "discriminator"};
-// Keywords that say something about values of one type.
+// Keywords that apply to values of one type.
 struct TypeKeyword {
   std::string_view name;
   Type type;
@@ -67,11 +67,11 @@ const TypeKeyword* type_keyword(std::string_view name) {
   return found == std::end(kTypeKeywords) ? nullptr : found;
 }
 
-bool asks_for_nothing(std::string_view name, const Json& value) {
+bool has_no_effect(std::string_view name, const Json& value) {
   return (name == "uniqueItems" || name == "nullable") && value == false;
 }
 
-// Sets of types: an integer is a number, so numbers are integers and others.
+// Sets of types. "number" is the union of "integer" and kFractions.
 using TypeSet = uint32_t;
 constexpr TypeSet kFractions = 1U << 7;
 constexpr TypeSet bit_of(Type type) {
@@ -123,8 +123,8 @@ void add_once(SchemaParts& parts, SchemaPart part) {
   if (std::ranges::none_of(parts, is_it)) parts.push_back(std::move(part));
 }
 
-// Whether it says more than that one of its alternatives, which are expanded, holds.
-bool says_more(const SchemaPart& part) {
+// Whether the part restricts values beyond its expanded alternatives and the schemas of `$ref` and `allOf`.
+bool restricts_more(const SchemaPart& part) {
   for (const auto& [name, value] : part.schema->items()) {
     const bool is_expanded = (name == "anyOf" && (part.expanded & kAnyOfExpanded) != 0) ||
                              (name == "oneOf" && (part.expanded & kOneOfExpanded) != 0);
@@ -142,8 +142,8 @@ uint32_t count_in(const Json& value, const SchemaPath& path) {
   return static_cast<uint32_t>(std::stoul(count->plain()));
 }
 
-// A bound that is written with a point or an exponent is read as a double by those who check it. From 2^53 on
-// that is an integer, but maybe not the one that is written.
+// Validators read a bound with a point or an exponent as a double. From 2^53 on the double is an integer, but
+// maybe not the written one, so large bounds are rounded in the same way.
 Decimal bound_value(const Json& value, const SchemaPath& path) {
   std::optional<Decimal> bound = decimal_of(value);
   if (!bound) path.refuse(is_number(value) ? "a number out of range" : "expected a number");
@@ -185,7 +185,7 @@ void Schemas::add(const Json& schema, const SchemaPath& path, SchemaParts& parts
   if (std::ranges::find(open_, &schema) != open_.end())
     path.refuse("no finite value matches it: it refers to itself with nothing in between");
   if (open_.size() >= kMaxSchemaDepth)
-    path.refuse(fmt::format("more than {} schemas inside each other", kMaxSchemaDepth));
+    path.refuse(fmt::format("more than {} schemas nested in each other", kMaxSchemaDepth));
   open_.push_back(&schema);
   add_part(schema, path, parts);
   open_.pop_back();
@@ -200,14 +200,14 @@ void Schemas::add_part(const Json& schema, const SchemaPath& path, SchemaParts& 
     if (!all->is_array() || all->empty()) (path / "allOf").refuse("expected an array of schemas");
     for (size_t i = 0; i < all->size(); ++i) add((*all)[i], path / "allOf" / i, parts);
   }
-  if (says_more(part)) add_once(parts, std::move(part));
+  if (restricts_more(part)) add_once(parts, std::move(part));
 }
 
 const Json& Schemas::target_of(const Json& reference, const SchemaPath& path) const {
   if (!reference.is_string()) path.refuse("expected a string");
   const auto& text = reference.get_ref<const std::string&>();
   if (text.empty() || text.front() != '#')
-    path.refuse("expected a place in this schema, such as #/$defs/name");
+    path.refuse("expected a reference into this schema, such as #/$defs/name");
   try {
     return root_.at(Json::json_pointer(text.substr(1)));
   } catch (const Json::exception&) {
@@ -219,14 +219,14 @@ void Schemas::check_keywords(const SchemaPart& part) {
   if (!checked_.insert(part.schema).second) return;
   for (const auto& [name, value] : part.schema->items()) {
     const bool is_known = type_keyword(name) != nullptr || is_among(name, kGeneral) ||
-                          is_among(name, kAnnotations) || asks_for_nothing(name, value);
+                          is_among(name, kAnnotations) || has_no_effect(name, value);
     if (!is_known) part.path.refuse(fmt::format("keyword {} is not supported", in_quotes(name)));
   }
   if (const Json* items = part.find("items"); items != nullptr && items->is_array())
     (part.path / "items").refuse("an array is not supported; use prefixItems");
   const bool has_choice = part.find("oneOf") != nullptr || part.find("anyOf") != nullptr;
   if (part.find("discriminator") != nullptr && !has_choice)
-    part.path.refuse("discriminator is supported beside oneOf and anyOf only");
+    part.path.refuse("discriminator is supported only together with oneOf or anyOf");
 }
 
 std::optional<Alternatives> Schemas::alternatives_of(const SchemaParts& parts) {
@@ -242,7 +242,7 @@ std::optional<Alternatives> Schemas::alternatives_of(const SchemaParts& parts) {
       check_discriminator(found, parts[i]);
       SchemaParts rest = parts;
       rest[i].expanded |= bit;
-      if (!says_more(rest[i])) rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(i));
+      if (!restricts_more(rest[i])) rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(i));
       for (const SchemaParts& alone : found.alone) {
         found.parts.push_back(rest);
         for (const SchemaPart& part : alone) add_once(found.parts.back(), part);
@@ -253,7 +253,7 @@ std::optional<Alternatives> Schemas::alternatives_of(const SchemaParts& parts) {
   return std::nullopt;
 }
 
-// The property that a discriminator names is always written: so each alternative is told by it.
+// Makes the property that a discriminator names required, so that its value identifies the alternative.
 void Schemas::check_discriminator(Alternatives& found, const SchemaPart& part) {
   const Json* discriminator = part.find("discriminator");
   if (discriminator == nullptr) return;
@@ -281,7 +281,7 @@ void Schemas::check_discriminator(Alternatives& found, const SchemaPart& part) {
              is_valid(named, property(alone, property_name));
     };
     if (std::ranges::none_of(found.alone, leads_there))
-      place.refuse("this is not an alternative that allows that value of the property");
+      place.refuse("expected an alternative that allows this value of the property");
   }
 }
 
@@ -359,7 +359,8 @@ NumberLimits Schemas::number_limits(const SchemaParts& parts) {
     const std::optional<Decimal> found = decimal_of(*step);
     const SchemaPath path = part.path / "multipleOf";
     if (!found || found->is_zero() || found->is_negative()) path.refuse("expected a number above 0");
-    if (limits.step && *limits.step != *found) path.refuse("beside another multipleOf it is not supported");
+    if (limits.step && *limits.step != *found)
+      path.refuse("several different values of multipleOf are not supported together");
     limits.step = found;
   }
   return limits;
@@ -396,7 +397,7 @@ std::optional<PatternAutomaton> Schemas::pattern_of(const SchemaParts& parts) {
     if (!seen.insert(pattern).second) return;
     const PatternAutomaton& one = compiled(pattern, path);
     try {
-      all = all ? both(*all, one) : one;
+      all = all ? intersection(*all, one) : one;
     } catch (const Error& error) {
       path.refuse(error.what());
     }
@@ -493,7 +494,7 @@ bool Schemas::is_valid(const Json& value, const SchemaParts& parts) {
   return !value.is_object() || is_valid_object(value, parts);
 }
 
-// What is said about values of all types, and numbers.
+// Checks the keywords for values of all types and for numbers.
 bool Schemas::is_valid_part(const Json& value, const SchemaPart& part) {
   if (!part.schema->is_object()) return false;
   if (const Json* type = part.find("type");
@@ -516,7 +517,7 @@ bool Schemas::is_valid_part(const Json& value, const SchemaPart& part) {
   if (!is_number(value)) return true;
   const std::optional<Decimal> number = decimal_of(value);
   const NumberLimits limits = number_limits({part});
-  if (!number) return !limits.asks();
+  if (!number) return !limits.any();
   const auto within = [&](const NumberLimits::Bound& bound, std::strong_ordering order) {
     return std::is_gt(order) || (std::is_eq(order) && !bound.exclusive);
   };

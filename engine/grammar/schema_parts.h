@@ -1,5 +1,5 @@
-// Schemas that a value must be valid under together: what `allOf`, a reference with something beside it and
-// the alternative of an `anyOf` come to.
+// Sets of schemas that a value must satisfy together: they come from `allOf`, from `$ref` with keywords
+// beside it, and from an alternative of `anyOf` or `oneOf`.
 #pragma once
 
 #include <array>
@@ -19,48 +19,49 @@
 
 namespace serval::grammar {
 
-inline constexpr int kMaxSchemaDepth = 128;  // references and subschemas inside each other
+inline constexpr int kMaxSchemaDepth = 128;  // nesting limit of references and subschemas
 
 enum class Type : uint8_t { kObject, kArray, kString, kNumber, kInteger, kBoolean, kNull };
 
 struct SchemaPart {
   const SchemaJson* schema;  // an object, or false
   SchemaPath path;
-  uint8_t expanded = 0;  // bits of `anyOf` and `oneOf`, for which one alternative is among the parts
+  uint8_t expanded = 0;  // bits of `anyOf` and `oneOf` whose chosen alternative is another part of the set
 
   const SchemaJson* find(const char* keyword) const;
 };
 
-// No part twice; none: any value is valid.
+// Without duplicates. If empty, any value is valid.
 using SchemaParts = std::vector<SchemaPart>;
-// By which equal ones are known.
+// Equal sets of parts have equal keys.
 using SchemaPartsKey = std::vector<std::pair<const SchemaJson*, uint8_t>>;
 SchemaPartsKey key_of(const SchemaParts& parts);
 
-// A list of schemas of which one must hold.
+// The alternatives of an `anyOf` or `oneOf`.
 struct Alternatives {
-  std::vector<SchemaParts> parts;  // of each, with what is beside it
-  std::vector<SchemaParts> alone;
+  std::vector<SchemaParts> parts;  // each alternative together with the other parts
+  std::vector<SchemaParts> alone;  // each alternative by itself
   SchemaPath path;
-  bool exclusive = false;  // `oneOf`: no value is valid under two of them
+  bool exclusive = false;  // `oneOf`: a value must be valid under exactly one of them
   std::string discriminator = {};
   const SchemaJson* mapping = nullptr;
 };
 
-// Reads the schemas of one text. Every function throws Error(kUsage) for what is not supported, by name. Not
-// thread-safe.
+// Reads the schemas of one text. Every function throws Error(kUsage) with the name of a keyword or value that
+// is wrong or not supported. Not thread-safe.
 class Schemas {
  public:
   explicit Schemas(const SchemaJson& root) : root_(root) {}
 
-  // With what references and `allOf` lead to, in this order.
+  // The schema together with the targets of `$ref` and the schemas of `allOf`, which come before it.
   SchemaParts parts_of(const SchemaJson& schema, const SchemaPath& path);
-  // Of the first `anyOf` or `oneOf` that is not expanded.
+  // The alternatives of the first `anyOf` or `oneOf` that is not expanded; none if all are.
   std::optional<Alternatives> alternatives_of(const SchemaParts& parts);
 
-  // Those that `type` names in all parts; where none does, the one that another keyword is about, else all.
+  // The types that `type` allows in all parts. Without `type`, the type to which the first type-specific
+  // keyword applies; without such a keyword, all types.
   std::vector<Type> types_of(const SchemaParts& parts);
-  // Values of `enum` and `const` that are valid under all parts; none where there is no such keyword.
+  // The values of the first `enum` or `const` that are valid under all parts; nullopt without such a keyword.
   std::optional<std::vector<SchemaJson>> listed_values(const SchemaParts& parts);
 
   struct Counts {
@@ -68,19 +69,20 @@ class Schemas {
   };
   Counts counts_of(const SchemaParts& parts, const char* least, const char* most);
   NumberLimits number_limits(const SchemaParts& parts);
-  // Of `pattern` and `format`; none where there is neither.
+  // The intersection of all `pattern` and `format`; nullopt without any.
   std::optional<PatternAutomaton> pattern_of(const SchemaParts& parts);
 
-  std::vector<std::string> properties_of(const SchemaParts& parts);  // in their order
+  std::vector<std::string> properties_of(const SchemaParts& parts);  // in the schema's order
   std::vector<std::string> required_of(const SchemaParts& parts);
   SchemaParts property(const SchemaParts& parts, const std::string& name);
-  // Of properties that are not named; none where none may be written.
+  // The parts for properties that are not in properties_of(); nullopt if such properties must not be written.
   std::optional<SchemaParts> other_properties(const SchemaParts& parts);
   size_t prefix_items(const SchemaParts& parts);
-  SchemaParts item(const SchemaParts& parts, size_t index);  // beyond prefix_items(): of all others
+  // The parts for item `index`. All items from prefix_items() on have the same.
+  SchemaParts item(const SchemaParts& parts, size_t index);
 
   bool is_valid(const SchemaJson& value, const SchemaParts& parts);
-  // Whether it is sure that no value is valid under both.
+  // Returns true only if no value is valid under both. May return false if this cannot be decided.
   bool are_disjoint(const SchemaParts& a, const SchemaParts& b);
 
  private:
@@ -104,13 +106,13 @@ class Schemas {
   bool is_valid_object(const SchemaJson& value, const SchemaParts& parts);
 
   const SchemaJson& root_;
-  std::set<const SchemaJson*> checked_;  // their keywords are known
-  std::vector<const SchemaJson*> open_;  // references that are being followed
-  std::deque<SchemaJson> own_;           // schemas that are not in the text
+  std::set<const SchemaJson*> checked_;  // schemas whose keywords are checked
+  std::vector<const SchemaJson*> open_;  // schemas that add() is processing, to find cycles
+  std::deque<SchemaJson> own_;           // schemas made here, which are not in the text
   std::map<std::string, PatternAutomaton> patterns_;
   size_t pattern_steps_ = 0;
   int depth_ = 0;
-  const SchemaJson* source_ = nullptr;  // the list whose values are looked at
+  const SchemaJson* source_ = nullptr;  // the `enum` whose values are being checked; it need not be searched
   size_t work_ = 0, comparisons_ = 0;
 };
 

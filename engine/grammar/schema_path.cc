@@ -9,7 +9,7 @@ namespace serval::grammar {
 
 void SchemaPath::refuse(const std::string& problem) const {
   constexpr size_t kMost = 100;
-  // Names in it are the client's.
+  // The path contains names chosen by the client, so it must be escaped.
   const std::string quoted = in_quotes(text_.size() > kMost ? text_.substr(0, kMost) : text_);
   throw Error(ErrorKind::kUsage,
               fmt::format("json_schema: {}: {}", quoted.substr(1, quoted.size() - 2), problem));

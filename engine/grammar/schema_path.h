@@ -1,4 +1,4 @@
-// A schema's place in the text, for messages.
+// The location of a schema in the text (a JSON pointer), for messages.
 #pragma once
 
 #include <string>

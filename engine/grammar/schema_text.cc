@@ -9,7 +9,7 @@ namespace {
 
 using Json = SchemaJson;
 
-// Takes what the parser finds.
+// Builds the tree from the parser's SAX events.
 class TreeBuilder {
  public:
   Json take() { return std::move(root_); }

@@ -1,5 +1,5 @@
-// The text of a JSON schema as a tree that keeps what nlohmann's own would lose: the order of members, and
-// numbers as they are written.
+// A JSON schema's text as a tree. Unlike nlohmann::json it keeps the order of members and the spelling of
+// numbers.
 #pragma once
 
 #include <optional>
@@ -12,22 +12,23 @@
 
 namespace serval::grammar {
 
-// A number that is no integer of 64 bits as it is written is a binary value of its text: JSON has no others.
+// A number that is not written as a 64-bit integer is stored as a binary value with its text. JSON has no
+// other binary values.
 using SchemaJson = nlohmann::ordered_json;
 
-// `text` is JSON, and its nesting is bounded.
+// `text` must be valid JSON of limited nesting.
 SchemaJson parse_schema_text(std::string_view text);
 
 bool is_number(const SchemaJson& value);
-// None for other values, and for numbers of too many digits.
+// Returns nullopt for values that are not numbers, and for numbers with too many digits.
 std::optional<Decimal> decimal_of(const SchemaJson& value);
-// Of a type of JSON Schema: 1.0 and 1e3 are integers.
+// Whether JSON Schema calls it an integer: 1.0 and 1e3 are integers, too.
 bool is_integer(const SchemaJson& value);
-// As JSON Schema has it: numbers by what they are worth, objects whatever the order of their members.
+// Equality of JSON Schema: numbers by value, objects regardless of the order of members.
 bool are_equal(const SchemaJson& a, const SchemaJson& b);
 
-// JSON text of a value: numbers as they were written. `as_integers`: those that are integers have neither
-// point nor exponent.
+// JSON text of a value, with numbers spelled as in the schema. `as_integers`: integers are written without
+// point and exponent.
 std::string spelling_of(const SchemaJson& value, bool as_integers = false);
 
 }  // namespace serval::grammar

@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint32_t kFirstPrintable = 0x20;
 
-// The escape of a character that a string cannot have as it is; empty for others.
+// The escape of a character that cannot be literal in a string; empty for others.
 std::string escape_of(uint32_t code_point) {
   switch (code_point) {
     case '"':
@@ -35,8 +35,8 @@ std::string escape_of(uint32_t code_point) {
   }
 }
 
-// The automaton's states, each with the number of characters that were read, as far as limits make that
-// matter.
+// Product of the automaton and a counter of characters. The counter stops at `least` if there is no upper
+// limit.
 class Product {
  public:
   Product(JsonRules& rules, const PatternAutomaton& automaton, uint32_t least, uint32_t most)

@@ -1,4 +1,4 @@
-// Rules for JSON strings that a pattern or a list describes.
+// Grammar rules for JSON strings that match a pattern.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace serval::grammar {
 
-// A string of `least` to `most` characters (kNoLimit: any number) that the automaton accepts, in quotes.
-// Characters that must be escaped are, others never are. Throws Error(kUsage) where both together need too
-// many states.
+// A string in quotes with `least` to `most` characters (kNoLimit: any number) that the automaton accepts.
+// Only characters that need an escape are escaped. Throws Error(kUsage) if pattern and length need too many
+// states.
 RuleId pattern_string(JsonRules& rules, const PatternAutomaton& automaton, uint32_t least, uint32_t most);
 
 }  // namespace serval::grammar

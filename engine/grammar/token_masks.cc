@@ -15,14 +15,14 @@ void allow(std::span<const int32_t> tokens, Mask& mask) {
 }  // namespace
 
 std::shared_ptr<const Mask> TokenMasks::mask(ConfigId config) {
-  const ConfigId nearby = configurations_.nearby(config);
-  if (nearby >= masks_.size()) masks_.resize(size_t{nearby} + 1);
-  if (!masks_[nearby]) {
-    auto found = std::make_shared<const Mask>(find(nearby));
+  const ConfigId canonical = configurations_.canonical(config);
+  if (canonical >= masks_.size()) masks_.resize(size_t{canonical} + 1);
+  if (!masks_[canonical]) {
+    auto found = std::make_shared<const Mask>(find(canonical));
     ++num_masks_;
-    masks_[nearby] = std::move(found);
+    masks_[canonical] = std::move(found);
   }
-  return masks_[nearby];
+  return masks_[canonical];
 }
 
 Mask TokenMasks::find(ConfigId config) {
@@ -30,7 +30,7 @@ Mask TokenMasks::find(ConfigId config) {
       configurations_.text_room(config) >= trie_.most_plain_characters() && trie_.most_plain_characters() > 0;
   Mask mask(mask_words(trie_.vocab()));
   if (is_text) mask.assign(trie_.plain_tokens().begin(), trie_.plain_tokens().end());
-  std::vector<ConfigId> path(trie_.longest_token() + 1);  // after so many bytes
+  std::vector<ConfigId> path(trie_.longest_token() + 1);  // path[i]: the configuration after i bytes
   path[0] = config;
   walk(path, mask, is_text);
   return mask;
@@ -44,7 +44,7 @@ void TokenMasks::walk(std::vector<ConfigId>& path, Mask& mask, bool has_plain_to
     const ConfigId before = path[node.depth - 1U];
     if (node.plain_characters > 0 && node.plain_characters <= configurations_.text_room(before)) {
       if (!(has_plain_tokens && node.follows_plain)) allow(trie_.tokens_below(n), mask);
-      n = node.behind;
+      n = node.subtree_end;
       continue;
     }
     const bool gives_up = node.depth > 1 && configurations_.work() > most_work &&
@@ -52,7 +52,7 @@ void TokenMasks::walk(std::vector<ConfigId>& path, Mask& mask, bool has_plain_to
     const ConfigId here = gives_up ? kDead : configurations_.after(before, node.byte);
     path[node.depth] = here;
     if (here == kDead) {
-      n = node.behind;
+      n = node.subtree_end;
       continue;
     }
     allow(trie_.tokens_at(n), mask);
@@ -63,7 +63,7 @@ void TokenMasks::walk(std::vector<ConfigId>& path, Mask& mask, bool has_plain_to
 ConfigId TokenMasks::after(ConfigId config, int32_t token) {
   const std::string& text = trie_.text_of(token);
   if (text.empty()) return kDead;
-  for (const char c : text) config = configurations_.after_once(config, static_cast<uint8_t>(c));
+  for (const char c : text) config = configurations_.after_uncached(config, static_cast<uint8_t>(c));
   return config;
 }
 

@@ -1,4 +1,4 @@
-// Which tokens of a vocabulary can come next in a text that a grammar describes.
+// Token masks: the tokens of a vocabulary that may come next in a text of a grammar.
 #pragma once
 
 #include <cstdint>
@@ -13,25 +13,25 @@
 
 namespace serval::grammar {
 
-// A bit for each token, as in vm/state/masks.h.
+// One bit for each token, as in vm/state/masks.h.
 using Mask = std::vector<uint32_t>;
 
-// Finds masks in a walk over the vocabulary's tree, once for each configuration. What can be read in the
-// midst of a JSON string is not looked at token by token. Not thread-safe.
+// Computes a mask once for each configuration, in a walk over the vocabulary's trie. Inside JSON strings it
+// allows whole subtrees at once. Not thread-safe.
 class TokenMasks {
  public:
   TokenMasks(const TokenTrie& trie, Configurations& configurations)
       : trie_(trie), configurations_(configurations) {}
 
-  // Tokens after which the text can still be completed.
+  // The tokens after which the text can still be completed.
   std::shared_ptr<const Mask> mask(ConfigId config);
-  // After a token's text; kDead where it cannot be read.
+  // The configuration after a token's text; kDead if the grammar does not allow it.
   ConfigId after(ConfigId config, int32_t token);
   size_t bytes() const { return num_masks_ * mask_words(trie_.vocab()) * sizeof(uint32_t); }
 
  private:
-  // For one mask. Beyond, which only schemas with very many alternatives come to, tokens of several bytes are
-  // left out; those of one byte never are.
+  // Limit of the work for one mask. Only schemas with very many alternatives exceed it; then tokens of
+  // several bytes are left out. Tokens of one byte are always included, so that the text can be completed.
   static constexpr uint64_t kMaxWork = 4'000'000;
 
   Mask find(ConfigId config);
@@ -39,7 +39,7 @@ class TokenMasks {
 
   const TokenTrie& trie_;
   Configurations& configurations_;
-  std::vector<std::shared_ptr<const Mask>> masks_;  // of configurations that were asked about
+  std::vector<std::shared_ptr<const Mask>> masks_;  // by configuration; null: not computed yet
   size_t num_masks_ = 0;
 };
 

@@ -11,17 +11,17 @@
 namespace serval::grammar {
 namespace {
 
-constexpr size_t kMostTokenBytes = 1024;  // longer ones are never a part of a text
+constexpr size_t kMostTokenBytes = 1024;  // longer tokens are left out
 
-// Inside a JSON string.
+// The UTF-8 state after a byte inside a JSON string; kInvalid for bytes that need an escape.
 Utf8State plain_step(Utf8State state, uint8_t byte) {
   constexpr uint8_t kFirstPrintable = 0x20;
   const bool stands_for_itself = byte >= kFirstPrintable && byte != '"' && byte != '\\';
   return stands_for_itself ? utf8_step(state, byte) : Utf8State::kInvalid;
 }
 
-// Of a node and all below it, from each state that a character may be in before it: the most characters that
-// begin there.
+// For a node's subtree and each UTF-8 state before it: the largest number of characters that begin in it, or
+// kNotPlain if some descendant cannot be read inside a JSON string.
 using PlainCharacters = std::array<uint16_t, kUtf8States>;
 constexpr uint16_t kNotPlain = std::numeric_limits<uint16_t>::max();
 
@@ -30,7 +30,7 @@ uint16_t plain_characters(std::span<const TokenTrie::Node> nodes, uint32_t node,
   const Utf8State state = plain_step(before, nodes[node].byte);
   if (state == Utf8State::kInvalid) return kNotPlain;
   uint16_t most = 0;
-  for (uint32_t child = node + 1; child < nodes[node].behind; child = nodes[child].behind) {
+  for (uint32_t child = node + 1; child < nodes[node].subtree_end; child = nodes[child].subtree_end) {
     const uint16_t of_child = below[child][static_cast<size_t>(state)];
     if (of_child == kNotPlain) return kNotPlain;
     most = std::max(most, of_child);
@@ -46,7 +46,7 @@ void mark_plain_nodes(std::vector<TokenTrie::Node>& nodes) {
     const uint16_t at_boundary = plain[node][static_cast<size_t>(Utf8State::kBoundary)];
     nodes[node].plain_characters = at_boundary == kNotPlain ? 0 : at_boundary;
   }
-  std::vector<Utf8State> path = {Utf8State::kBoundary};  // after so many bytes
+  std::vector<Utf8State> path = {Utf8State::kBoundary};  // path[i]: the state after i bytes
   for (TokenTrie::Node& node : nodes) {
     path.resize(node.depth);
     node.follows_plain = path.back() == Utf8State::kBoundary;
@@ -75,11 +75,11 @@ TokenTrie::TokenTrie(uint32_t vocab, const std::function<std::optional<std::stri
 }
 
 void TokenTrie::add_nodes(const std::vector<int32_t>& sorted) {
-  std::vector<uint32_t> path;  // nodes of the text before
+  std::vector<uint32_t> path;  // nodes of the previous text
   std::string before;
   const auto close = [&](size_t depth) {
     for (; path.size() > depth; path.pop_back())
-      nodes_[path.back()].behind = static_cast<uint32_t>(nodes_.size());
+      nodes_[path.back()].subtree_end = static_cast<uint32_t>(nodes_.size());
   };
   for (const int32_t token : sorted) {
     const std::string& text = text_of(token);
@@ -90,7 +90,7 @@ void TokenTrie::add_nodes(const std::vector<int32_t>& sorted) {
       path.push_back(static_cast<uint32_t>(nodes_.size()));
       nodes_.push_back({.byte = byte,
                         .depth = static_cast<uint16_t>(path.size()),
-                        .behind = 0,
+                        .subtree_end = 0,
                         .first_token = static_cast<uint32_t>(tokens_.size()),
                         .plain_characters = 0,
                         .follows_plain = false});

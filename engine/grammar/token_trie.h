@@ -1,5 +1,4 @@
-// The texts of a vocabulary as a tree of bytes, for finding all tokens that an automaton can read without
-// looking at each.
+// A trie of the tokens' bytes, to find all tokens that an automaton can read without testing each one.
 #pragma once
 
 #include <bitset>
@@ -15,35 +14,35 @@ namespace serval::grammar {
 // Immutable.
 class TokenTrie {
  public:
-  // `bytes_of(id)`: what token `id` stands for, [0, vocab); none: it is never a part of a text. Tokens
-  // without bytes are left out, too.
+  // `bytes_of(id)`: the bytes of token `id` in [0, vocab). Tokens with nullopt or without bytes are left out.
   TokenTrie(uint32_t vocab, const std::function<std::optional<std::string>(int32_t)>& bytes_of);
 
-  // A node stands for a byte after those of the nodes above. Nodes lie in the order of a walk, each before
-  // those below it, and so do their tokens.
+  // A node is a byte after the bytes of its ancestors. Nodes, and their tokens, are in depth-first order.
   struct Node {
     uint8_t byte;
-    uint16_t depth;        // bytes up to here, this one included
-    uint32_t behind;       // the first node that is not below this one
-    uint32_t first_token;  // of tokens(): its own begin here
-    // Where all that lies below, with this byte, can be read inside a JSON string where a character may
-    // begin: the most characters that begin in it. 0: where not.
+    uint16_t depth;        // number of bytes from the root, including this one
+    uint32_t subtree_end;  // index after the last node of the subtree
+    uint32_t first_token;  // index in tokens_ of the first token that ends at this node
+    // If the bytes from this node to every descendant can be read inside a JSON string at a character
+    // boundary: the largest number of characters that begin in them. Else 0.
     uint16_t plain_characters;
-    // What comes before it can be read inside a JSON string, and a character ends there.
+    // Whether the bytes before this node can be read inside a JSON string and end at a character boundary.
     bool follows_plain;
   };
   std::span<const Node> nodes() const { return nodes_; }
-  // Ids of the tokens that end at a node, or also at those below it.
+  // Ids of the tokens that end at the node, or anywhere in its subtree.
   std::span<const int32_t> tokens_at(uint32_t node) const { return tokens(node, node + 1); }
-  std::span<const int32_t> tokens_below(uint32_t node) const { return tokens(node, nodes_[node].behind); }
+  std::span<const int32_t> tokens_below(uint32_t node) const {
+    return tokens(node, nodes_[node].subtree_end);
+  }
 
-  // What a token stands for; empty where it is never a part of a text.
+  // A token's bytes; empty if the token was left out.
   const std::string& text_of(int32_t token) const { return texts_[static_cast<size_t>(token)]; }
-  // Tokens that can be read inside a JSON string, a bit each (vm/state/masks.h), and the most characters of
-  // one.
+  // Mask (vm/state/masks.h) of the tokens that can be read inside a JSON string.
   std::span<const uint32_t> plain_tokens() const { return plain_tokens_; }
-  // Whether a token is this byte alone.
+  // Whether some token consists of this byte only.
   bool has_byte(uint8_t byte) const { return bytes_[byte]; }
+  // Largest number of characters of one of plain_tokens().
   uint32_t most_plain_characters() const { return most_plain_; }
   uint32_t longest_token() const { return longest_; }
   uint32_t vocab() const { return static_cast<uint32_t>(texts_.size()); }
@@ -59,7 +58,7 @@ class TokenTrie {
 
   std::vector<Node> nodes_;
   std::vector<int32_t> tokens_;
-  std::vector<std::string> texts_;  // of each token
+  std::vector<std::string> texts_;  // bytes of each token
   std::vector<uint32_t> plain_tokens_;
   std::bitset<256> bytes_;
   uint32_t most_plain_ = 0, longest_ = 0;

@@ -20,8 +20,8 @@ std::vector<uint8_t> encoded(uint32_t code_point) {
   return bytes;
 }
 
-// Of a range without surrogates whose ends have the same length: cuts it where a block of continuation bytes
-// is not whole.
+// For a range without surrogates whose ends have UTF-8 of equal length. Splits it until every part has all
+// values of the continuation bytes after the first byte that differs.
 void add_sequences(CodePoints range, std::vector<Utf8Sequence>& out) {
   for (uint32_t level = 1; level < length_of(range.first); ++level) {
     const uint32_t block = (1U << kBitsOfContinuation * level) - 1;

@@ -19,7 +19,7 @@ struct ByteRange {
   uint8_t first, last;
 };
 
-// All byte strings of which byte i lies in range(i).
+// The byte strings whose byte i lies in bytes()[i], for all i.
 class Utf8Sequence {
  public:
   Utf8Sequence(std::span<const uint8_t> first, std::span<const uint8_t> last);
@@ -30,13 +30,13 @@ class Utf8Sequence {
   size_t size_;
 };
 
-// Sequences that together are the code points of the range, but for surrogates, each of them once.
+// Disjoint sequences that together are the UTF-8 of all code points of the range, without surrogates.
 std::vector<Utf8Sequence> utf8_sequences(CodePoints range);
 
-// Appends a code point that is no surrogate.
+// Appends the UTF-8 of a code point, which must not be a surrogate.
 void append_utf8(uint32_t code_point, std::vector<uint8_t>& bytes);
 
-// How much of a character is still to come.
+// State of a UTF-8 decoder: which continuation bytes the current character still needs.
 enum class Utf8State : uint8_t {
   kBoundary,
   kOne,
@@ -48,7 +48,7 @@ enum class Utf8State : uint8_t {
   kAfterF4,
   kInvalid
 };
-inline constexpr size_t kUtf8States = 8;  // that are valid
+inline constexpr size_t kUtf8States = 8;  // without kInvalid
 Utf8State utf8_step(Utf8State state, uint8_t byte);
 
 }  // namespace serval::grammar

@@ -16,7 +16,7 @@ namespace {
 
 using namespace grammar;
 
-// All bytes, and random texts as they come in JSON: several pieces, cut anywhere.
+// All bytes, and random tokens of JSON text: several pieces, cut at any byte.
 std::vector<std::string> random_vocabulary(Random& random) {
   std::vector<std::string> tokens = {""};
   for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
@@ -46,8 +46,8 @@ constexpr const char* kSchemas[] = {
     R"({"anyOf":[{"type":"number"},{"type":"string","pattern":"^a[bc]+$"},{"type":"string","pattern":"bc"}]})",
     "true"};
 
-// Walks through random texts; after each token the mask must be what each token by itself, byte after byte,
-// comes to, with an automaton that has never forgotten anything.
+// Walks through random texts. After each token, compares the mask with the result of testing each token by
+// itself, byte by byte, with exact configurations.
 void expect_masks_of_each_token(const Grammar& grammar, uint64_t seed, bool few_characters) {
   Random random(seed);
   const std::vector<std::string> tokens = random_vocabulary(random);
@@ -84,7 +84,7 @@ TEST(TokenMasks, AllowWhatEachTokenByItselfComesTo) {
   }
 }
 
-// However long a string is, masks far from its limits are the same.
+// All positions of a string that are far from its length limits share one mask.
 TEST(TokenMasks, AreFoundOnceForAllPlacesThatAreAlike) {
   const std::vector<std::string> tokens = {"\"", "a", "aaa"};
   const TokenTrie trie = trie_of(tokens);
@@ -98,7 +98,7 @@ TEST(TokenMasks, AreFoundOnceForAllPlacesThatAreAlike) {
     EXPECT_EQ(masks.mask(config), first);
   }
   for (int i = 0; i < 98; ++i) config = masks.after(config, 1);
-  EXPECT_EQ(*masks.mask(config), Mask{0b011});  // two more are too many by one
+  EXPECT_EQ(*masks.mask(config), Mask{0b011});  // "aaa" would exceed the limit
 }
 
 TEST(ConstrainedText, SaysWhatCanComeNextAndWhereItMayEnd) {
@@ -116,14 +116,14 @@ TEST(ConstrainedText, SaysWhatCanComeNextAndWhereItMayEnd) {
   EXPECT_TRUE(text.place().complete);
 }
 
-// Masks that were found ahead are those that a text finds by itself.
+// Precomputed masks equal those computed on demand.
 TEST(ConstrainedText, IsTheSameWithItsFirstMasksFound) {
   Random random(3);
   const std::vector<std::string> tokens = random_vocabulary(random);
   auto trie = std::make_shared<const TokenTrie>(trie_of(tokens));
   for (const char* schema : kSchemas) {
     const auto ahead = std::make_shared<Constraint>(compile_json_schema(schema), trie);
-    ahead->find_first_masks();
+    ahead->precompute_masks();
     ConstrainedText one(ahead), other(std::make_shared<Constraint>(compile_json_schema(schema), trie));
     for (int length = 0; length < 20; ++length) {
       ASSERT_EQ(*one.place().mask, *other.place().mask);
@@ -139,7 +139,7 @@ TEST(ConstrainedText, IsTheSameWithItsFirstMasksFound) {
   }
 }
 
-// So that some token can always come next.
+// Bytes that are not a token by themselves are removed, so that some token can always come next.
 TEST(ConstrainedText, HasNoBytesThatAreNoTokens) {
   const std::vector<std::string> tokens = {"\"", "a", "b", "\"b", "bé", "12"};
   auto trie = std::make_shared<const TokenTrie>(trie_of(tokens));
@@ -148,7 +148,7 @@ TEST(ConstrainedText, HasNoBytesThatAreNoTokens) {
   EXPECT_THROW(Constraint(compile_json_schema(R"({"type":"number"})"), trie), Error);
 }
 
-// Texts go on when what was known of their grammar is forgotten.
+// Texts continue after the caches of their grammar are emptied.
 TEST(ConstrainedText, OutlivesTheCaches) {
   std::vector<std::string> tokens = {"[", "]", "1", ","};
   auto trie = std::make_shared<const TokenTrie>(trie_of(tokens));
