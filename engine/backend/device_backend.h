@@ -32,9 +32,9 @@ uint64_t free_device_memory(const GpuIndices& gpus = {0});
 std::unique_ptr<Backend> make_device_backend(const Model& model, const WeightSource& weights,
                                              const BackendOptions& options,
                                              const LoadProgress& progress = {});
-// The same with programs as they were compiled; of the options, what says how to compile is not read. Throws
-// Error(kRuntime), before anything is bound, unless the programs are the model's (models/program_proof.h) and
-// for no more SMs than the GPU has.
+// Makes the backend from compiled programs instead and ignores the options for compiling. Throws
+// Error(kRuntime), before anything is bound, unless the programs compute the model (models/program_proof.h)
+// and need no more SMs than the GPU has.
 std::unique_ptr<Backend> bind_device_backend(ProgramSet&& programs, const Model& model,
                                              const WeightSource& weights, const BackendOptions& options,
                                              const LoadProgress& progress = {});

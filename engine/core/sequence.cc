@@ -92,8 +92,8 @@ SequenceSlot Sequence::slot_state() const {
 
 // A stop token may be drawn before the text is complete only if nothing else can follow; the grammar always
 // allows some continuation (engine/grammar/constraint.cc).
-void Sequence::write_mask(std::span<uint32_t> mask, std::optional<int32_t> behind) const {
-  const grammar::Constraint::Place place = behind ? constrained_->after(*behind) : constrained_->place();
+void Sequence::write_mask(std::span<uint32_t> mask, std::optional<int32_t> pending) const {
+  const grammar::Constraint::Place place = pending ? constrained_->after(*pending) : constrained_->place();
   std::ranges::copy(*place.mask, mask.begin());
   for (const int32_t token : request_.stop_tokens) {
     const auto id = static_cast<uint32_t>(token);

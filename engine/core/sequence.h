@@ -77,10 +77,10 @@ class Sequence {
   SequenceSlot slot_state() const;
   std::span<const LogitBias> logit_bias() const { return request_.logit_bias; }
   bool lists_top() const { return request_.top_logprobs > 0; }
-  // True if a grammar restricts the next token; write_mask() gives the allowed tokens. `behind`: a token that
-  // is sampled but not accepted yet; the mask is for the token after it.
+  // True if a grammar restricts the next token; write_mask() gives the allowed tokens. `pending`: a token
+  // that is sampled but not accepted yet; the mask is for the token after it.
   bool is_constrained() const { return constrained_.has_value(); }
-  void write_mask(std::span<uint32_t> mask, std::optional<int32_t> behind = std::nullopt) const;
+  void write_mask(std::span<uint32_t> mask, std::optional<int32_t> pending = std::nullopt) const;
 
   // The first `reused` tokens were found in the KV cache.
   void reuse(uint32_t reused);

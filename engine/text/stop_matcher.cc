@@ -23,7 +23,7 @@ Match first_match(std::string_view text, const std::vector<std::string>& stops) 
   return first;
 }
 
-// Bytes at the end of `text` that `stop` begins with, all of `stop` excluded.
+// Length of the longest end of `text` that is a beginning of `stop`, shorter than `stop` itself.
 size_t overlap(std::string_view text, std::string_view stop) {
   for (size_t length = std::min(text.size(), stop.size() - 1); length > 0; --length) {
     if (text.ends_with(stop.substr(0, length))) return length;

@@ -1,4 +1,4 @@
-// Stop strings, found across the boundaries of tokens.
+// Finds stop strings across token boundaries.
 #pragma once
 
 #include <string>
@@ -7,17 +7,17 @@
 
 namespace serval {
 
-// Text comes in pieces and goes out again, held back only as long as it might be the beginning of a stop
-// string. The stop string that is complete first ends the text before its first byte; of two that end
-// together, the longer one. The result does not depend on how the text was cut into pieces. Stop strings are
-// valid UTF-8 and not empty; so what goes out ends between characters if what comes in does.
+// Takes text in pieces and returns it, holding back the end only while it may be the beginning of a stop
+// string. The stop string that is complete first ends the text before its first byte; if two end at the same
+// byte, the longer one does. The result does not depend on the division into pieces. Stop strings must be
+// valid UTF-8 and not empty; then returned text ends at a character boundary if the pieces do.
 class StopMatcher {
  public:
   explicit StopMatcher(std::vector<std::string> stops) : stops_(std::move(stops)) {}
 
-  // The text that can go out now. Nothing more once stopped().
+  // Adds a piece and returns the text that cannot be part of a stop string. Returns nothing once stopped().
   std::string push(std::string_view piece);
-  // The text has ended without a stop string: what was held back.
+  // Call at the end of a text without a stop string. Returns the text that was held back.
   std::string flush();
   bool stopped() const { return stopped_; }
 

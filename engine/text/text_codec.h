@@ -1,4 +1,4 @@
-// Between text and token ids, whatever the model's vocabulary.
+// Converts between text and token ids. Independent of the kind of the model's vocabulary.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +11,24 @@
 
 namespace serval {
 
-// Text of tokens that come one at a time. What push() and flush() return, joined, is the text of all of them.
+// Decodes tokens one at a time. The results of push() and flush(), joined, are the text of all tokens.
 class TextStream {
  public:
   virtual ~TextStream() = default;
-  // Whole characters only: bytes of an unfinished one wait for the next token.
+  // Returns whole characters only; bytes of an incomplete character wait for the next token.
   virtual std::string push(int32_t token) = 0;
-  // The tokens have ended: U+FFFD where a character was left unfinished.
+  // Call after the last token. Returns U+FFFD for an incomplete character.
   virtual std::string flush() = 0;
 };
 
-// Of special (control) tokens, such as "<|eot_id|>": whether one that is written in a text means the token,
-// and whether a token is written in a text. Where not, the first is a text like any other, and the second is
-// left out.
+// How to treat special (control) tokens such as "<|eot_id|>". kWritten: encoding turns their text into the
+// token, and decoding writes the token's text. kNot: encoding treats their text like any other text, and
+// decoding leaves the tokens out.
 enum class SpecialTokens { kNot, kWritten };
 
 struct EncodeOptions {
   SpecialTokens special = SpecialTokens::kWritten;
-  bool add_special_tokens = true;  // those that the model wants around a text, such as BOS
+  bool add_special_tokens = true;  // adds the model's tokens around a text, such as BOS
 };
 
 // Thread-safe: all functions are const.
@@ -37,11 +37,11 @@ class TextCodec {
   virtual ~TextCodec() = default;
   // `text` is UTF-8; other bytes become U+FFFD.
   virtual std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options) const = 0;
-  // Every id must be in the vocabulary.
+  // All ids must be in the vocabulary.
   virtual std::string decode(std::span<const int32_t> ids, SpecialTokens special) const = 0;
   virtual std::unique_ptr<TextStream> stream(SpecialTokens special) const = 0;
-  // What a token of the vocabulary adds to the text of such a stream, which need not be whole characters;
-  // none for ids without a token, and for special tokens that are not written.
+  // The bytes that a token adds to the text of such a stream; they may begin or end inside a character.
+  // Returns nullopt for ids without a token, and for special tokens with SpecialTokens::kNot.
   virtual std::optional<std::string> token_bytes(int32_t id, SpecialTokens special) const = 0;
 };
 

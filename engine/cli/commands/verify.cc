@@ -175,7 +175,7 @@ Verification::Verification(const Flags& flags)
       source_(open_model(options_)),
       vocab_(static_cast<size_t>(source_.model->vocab_size)) {
   options_.max_sequences = std::max(1, flags_.batch);
-  // As few rows as decoding has: with more, a GPU would run programs that read prompts.
+  // As few rows as in decoding: with more, a GPU would run the programs for prompts.
   if (options_.max_batch_tokens == 0)
     options_.max_batch_tokens = std::max(static_cast<int>(kDefaultRows), flags_.batch);
   options_.progress = [this](const char* stage, uint64_t done, uint64_t total) {
