@@ -8,7 +8,7 @@
 namespace serval::server {
 namespace {
 
-// The table of docs/api.md is generated: `make docs` writes it again.
+// The tables of docs/api.md are generated: `make docs` updates them.
 TEST(ApiPage, HasEveryParameterWithItsDefaultAndLimit) {
   const std::string path = SERVAL_SOURCE_DIR "/docs/api.md";
   std::stringstream text;

@@ -1,4 +1,4 @@
-"""What goes wrong beside the server: a client that is killed, a KV cache that is full, a reader that does not read."""
+"""Failures outside the server: a client that is killed, a full KV cache, a client that does not read."""
 
 import json
 import re
@@ -15,10 +15,10 @@ from serving import Case
 from harness import PATIENCE, run
 
 STORY = "Once upon a time"
-SEND_BUFFER = int(Path("/proc/sys/net/ipv4/tcp_wmem").read_text().split()[2])  # most bytes that the system keeps
-SLOW = ("--interleaving", "1", "--sms", "64")  # so that an answer does not come to its end by itself before
+SEND_BUFFER = int(Path("/proc/sys/net/ipv4/tcp_wmem").read_text().split()[2])  # the system's limit of a socket's send buffer
+SLOW = ("--interleaving", "1", "--sms", "64")  # so slow that no answer ends by itself
 
-# A client in a process of its own: prints a line when its stream has begun, and reads on.
+# A client in a separate process: prints a line when its stream has begun, then reads the rest.
 CLIENT = """
 import http.client, json, sys
 connection = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]))
@@ -71,7 +71,7 @@ class Chaos(Case):
 
 
 def queued_bytes(local, remote):
-    """What waits in the system's buffers of a connection from port `local` to port `remote`: (to be sent, to be read)."""
+    """Bytes in the system's buffers of the connection from port `local` to port `remote`: (to send, to read)."""
     with open("/proc/net/tcp") as table:
         for line in table:
             if found := re.match(rf" *\d+: \w+:{local:04X} \w+:{remote:04X} \w+ (\w+):(\w+)", line):
@@ -80,18 +80,18 @@ def queued_bytes(local, remote):
 
 
 class SlowReader(Case):
-    """One that asks for several MB, and does not read them."""
+    """A client that requests several MB and does not read them."""
 
     FLAGS = ("--threads", "1")
     ASKED = {"messages": [{"role": "user", "content": "Tell me a story."}], "n": 16, "max_tokens": 170, "ignore_eos": True,
              "logprobs": True, "top_logprobs": 20, "stream": True}  # fmt: skip
-    TINY = 4096  # bytes; the system makes a little more of it
+    TINY = 4096  # bytes; the system doubles it
 
     def ask_and_leave_it(self):
         slow = socket.socket()
         self.addCleanup(slow.close)
         slow.settimeout(PATIENCE)
-        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.TINY)  # before it connects, or its window is larger
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.TINY)  # before connect(), which fixes the window
         slow.connect(("127.0.0.1", self.server.port))
         body = json.dumps(self.ASKED).encode()
         slow.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
@@ -107,7 +107,7 @@ class SlowReader(Case):
         expected = self.server.post("/v1/completions", {"prompt": STORY, "temperature": 0, "max_tokens": 20})[1]["choices"]
         self.ended_before = self.server.metric("request_success_total", finished_reason="length")
         slow = self.ask_and_leave_it()
-        self.wait_for_the_answer_to_be_made()  # though its client does not read
+        self.wait_for_the_answer_to_be_made()  # although its client does not read
         for _ in range(5):
             answer = self.server.post("/v1/completions", {"prompt": STORY, "temperature": 0, "max_tokens": 20})[1]
             self.assertEqual(answer["choices"], expected)
@@ -120,7 +120,7 @@ class SlowReader(Case):
             self.assertNotEqual(block, b"")
             received += block
         print(f"[ figures  ] {len(received)} bytes, of which the system held {unsent + unread} and the server the rest")
-        if SEND_BUFFER < len(received):  # as it is, unless someone has raised it
+        if SEND_BUFFER < len(received):  # true with the system's default buffer size
             self.assertGreater(len(received), unsent + unread, "some had to wait in the server")
         ends = received.count(b'"finish_reason":"length"')
         self.assertEqual((received[:13], ends), (b"HTTP/1.1 200 ", self.ASKED["n"]))

@@ -1,4 +1,4 @@
-"""The lines of README.md's section "As a server", as a reader types them, and curl on the other paths."""
+"""Runs the commands of README.md's section "As a server", and curl on all other paths."""
 
 import json
 import re
@@ -12,13 +12,13 @@ from pathlib import Path
 from serving import Case
 from harness import PATIENCE
 
-SKIPPED = 77  # as CMakeLists.txt says
+SKIPPED = 77  # SKIP_RETURN_CODE in CMakeLists.txt
 README = Path(__file__).resolve().parents[2] / "README.md"
 PROGRAM, ADDRESS = "build/bin/serval", "localhost:8080"
 
 
 def lines_of_readme():
-    """(flags of the server, arguments of curl)"""
+    """Returns (flags of the server, arguments of curl)."""
     section = README.read_text(encoding="utf-8").split("\n## As a server\n")[1].split("\n## ")[0]
     words = [shlex.split(line, comments=True) for line in re.findall(r"^    (\S.*)$", section, re.MULTILINE)]
     (server,) = [line[1:] for line in words if line[0] == PROGRAM]
@@ -28,7 +28,7 @@ def lines_of_readme():
 
 
 def curl(*arguments):
-    """(status, body)"""
+    """Returns (status, body)."""
     command = ["curl", "--silent", "--show-error", "--max-time", str(PATIENCE), "--write-out", "\n%{http_code}", *arguments]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     body, _, status = done.stdout.rpartition("\n")
@@ -41,7 +41,7 @@ class Curl(Case):
 
     def test_the_lines_of_the_readme_work(self):
         flags, arguments = lines_of_readme()
-        server = self.serve(*flags)  # on a free port, as others may have 8080
+        server = self.serve(*flags)  # on a free port, because 8080 may be in use
         self.assertTrue(any(ADDRESS in word for word in arguments))
         status, body = curl(*(word.replace(ADDRESS, f"localhost:{server.port}") for word in arguments))
         answer = json.loads(body)

@@ -1,4 +1,4 @@
-"""A fault of the engine, with the real executable: what clients see, what an operator sees, and how it ends."""
+"""A fault of the engine in the real executable: the clients' answers, /health, and the exit code."""
 
 import json
 import unittest
@@ -9,13 +9,13 @@ from harness import run
 
 STORY = "Once upon a time"
 LONG = {"prompt": STORY, "max_tokens": 1900, "ignore_eos": True}
-# Slow, so that the launches before it last until all requests are there.
+# Slow, so that all requests arrive before the launch that fails.
 FAULT = ("--fault-at-launch", "4", "--interleaving", "1", "--sms", "64")
 
 
 class Fault(Case):
     def check_that_what_runs_fails(self, server):
-        """A stream that has begun ends with an event, and what has not begun to be answered gets 500; both with the error object."""
+        """A stream that has begun ends with an error event; other requests get 500. Both have the error object."""
         stream = server.stream("/v1/completions", LONG)
         next(stream)
         with ThreadPoolExecutor(2) as pool:
@@ -32,7 +32,7 @@ class Fault(Case):
         server = self.serve(*FAULT)
         self.assertEqual(server.get("/health")[0], 200)
         self.check_that_what_runs_fails(server)
-        status, health = server.get("/health")  # for a second it still answers
+        status, health = server.get("/health")  # the server still answers for one second
         self.assertEqual((status, health), (503, {"status": "red", "error": "launch 4: fault_at_launch"}))
         self.assertEqual(server.get("/ready")[0], 503)
         self.assertEqual(server.post("/v1/completions", LONG)[0], 503)

@@ -1,4 +1,4 @@
-// A client that sends exactly the bytes it is told to.
+// A client that sends exactly the given bytes.
 #pragma once
 
 #include <arpa/inet.h>
@@ -24,7 +24,7 @@ class HttpClient {
     const auto connect = [&] {
       return ::connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address);
     };
-    // Where a signal came between, the system goes on connecting.
+    // After a signal interrupts connect(), the system continues to connect.
     while (connect() != 0 && errno != EISCONN) {
       if (errno != EINTR && errno != EALREADY) throw std::runtime_error("connect");
     }
@@ -44,7 +44,7 @@ class HttpClient {
     if (socket_ >= 0) ::close(socket_);
     socket_ = -1;
   }
-  // Leaves no trace of the connection in the system: its port may be taken again at once.
+  // Closes with a reset, so that the port is not kept in TIME_WAIT and can be used again immediately.
   void abort() {
     const linger now = {.l_onoff = 1, .l_linger = 0};
     ::setsockopt(socket_, SOL_SOCKET, SO_LINGER, &now, sizeof now);
@@ -52,7 +52,7 @@ class HttpClient {
   }
   void shut_writing() { ::shutdown(socket_, SHUT_WR); }
 
-  // Reads until `text` has come; returns all that came before and with it. Shorter if the other side closes.
+  // Reads until `text` has arrived; returns everything up to its end. Returns less if the other side closes.
   std::string read_until(const std::string& text) {
     while (received_.find(text) == std::string::npos && read_some()) {
     }
@@ -75,8 +75,8 @@ class HttpClient {
     int ready = 0;
     do {
       ready = ::poll(&wait, 1, kPatience_ms);
-    } while (ready < 0 && errno == EINTR);  // a fuzzer has a timer
-    if (ready <= 0) throw std::runtime_error("nothing comes");
+    } while (ready < 0 && errno == EINTR);  // a fuzzer's timer interrupts calls
+    if (ready <= 0) throw std::runtime_error("no data from the server");
     char buffer[4096];
     const ssize_t count = ::recv(socket_, buffer, sizeof buffer, 0);
     if (count <= 0) return false;

@@ -20,7 +20,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// Answers "METHOD TARGET BODY"; what begins with /keep is kept instead, for the test to answer.
+// Answers with "METHOD TARGET BODY". Keeps the exchange of a target that begins with /keep for the test to
+// answer.
 class EchoServer {
  public:
   explicit EchoServer(const HttpLimits& limits = {}, const std::string& cors = {})
@@ -45,7 +46,7 @@ class EchoServer {
     });
     done.get_future().get();
   }
-  // The exchange that was kept, once it is there.
+  // Waits for an exchange to keep and returns it.
   Exchange& kept() {
     kept_arrived_.get_future().get();
     return *kept_;
@@ -106,7 +107,7 @@ TEST(HttpServer, PipelinedRequestsAreAnsweredInTheirOrder) {
   EXPECT_NE(all.find("GET /4"), std::string::npos);
 }
 
-// What followed would be read as the next answer.
+// The client would read a body as the next answer.
 TEST(HttpServer, TheAnswerToHeadHasNoBody) {
   EchoServer server;
   HttpClient client(server.port());
@@ -174,7 +175,7 @@ TEST(HttpServer, AClientThatGoesIsNoticedWhileItsAnswerIsMade) {
   EXPECT_TRUE(server.gone_is_noticed());
 }
 
-// As `curl -T -` and netcat do it.
+// `curl -T -` and netcat close their sending side before they read the answer.
 TEST(HttpServer, AClientThatHasEndedItsSideGetsItsAnswer) {
   EchoServer server;
   HttpClient quick(server.port()), slow(server.port()), pipelined(server.port());
@@ -187,7 +188,7 @@ TEST(HttpServer, AClientThatHasEndedItsSideGetsItsAnswer) {
   slow.send(get("/keep"));
   slow.shut_writing();
   Exchange& exchange = server.kept();
-  // It is asked whether it still reads, in a way that clients skip.
+  // The server checks that the client still reads by sending an answer that clients skip.
   EXPECT_EQ(slow.read_until("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
   server.on_loop([&] { exchange.respond({.body = "at last"}); });
   EXPECT_THAT(slow.read_to_end(), ::testing::EndsWith("at last"));
@@ -262,7 +263,7 @@ TEST(HttpServer, TooManyConnectionsAreTurnedAway) {
   first.read_until("GET /again");
 }
 
-// However many connections are idle, a health check gets through.
+// Health checks must work even if idle connections use up the limit.
 TEST(HttpServer, BeyondTheLimitThereIsRoomForOneQuestion) {
   EchoServer server({.connections = 1, .spare_connections = 2});
   HttpClient first(server.port()), idle(server.port()), other(server.port());

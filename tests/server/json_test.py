@@ -1,4 +1,4 @@
-"""Answers to requests with a response_format are JSON, and valid under its schema, whatever the model would have said."""
+"""Answers to requests with a response_format are JSON and valid under its schema, regardless of the model."""
 
 import json
 import random
@@ -13,7 +13,7 @@ pypi.fetch()
 import jsonschema  # noqa: E402
 import openai  # noqa: E402
 
-WARM = {"temperature": 1.5, "top_p": 1, "extra_body": {"top_k": 0, "min_p": 0}}  # the model has little to say to it
+WARM = {"temperature": 1.5, "top_p": 1, "extra_body": {"top_k": 0, "min_p": 0}}  # makes the model's own text improbable
 PERSON = {
     "type": "object",
     "properties": {
@@ -31,7 +31,7 @@ def format_of(schema):
 
 
 class RandomSchema:
-    """Of values that come to an end: all strings and arrays are short."""
+    """Schemas whose values are short: all strings and arrays are bounded."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -74,7 +74,7 @@ class RandomSchema:
         return schema
 
     def union(self, depth):
-        """Objects that a property tells apart, each joined from two."""
+        """A tagged union of objects, each of which is an `allOf` of two."""
         elements = []
         for tag in self.random.sample(["cat", "dog", "owl"], 2):
             own = {"type": "object", "properties": {"kind": {"const": tag}, "x": self.value(depth - 1)}, "required": ["kind"]}
@@ -181,7 +181,7 @@ class JsonOutput(Case):
             self.assertEqual("".join(token.token for token in choice.logprobs.content), choice.message.content)
             for token in choice.logprobs.content:
                 self.assertEqual(len(token.top_logprobs), 5)
-                self.assertLessEqual(token.logprob, token.top_logprobs[0].logprob)  # likelier ones may be masked
+                self.assertLessEqual(token.logprob, token.top_logprobs[0].logprob)  # the mask may exclude the likeliest tokens
 
     def test_the_properties_keep_their_order(self):
         schema = {"type": "object", "properties": {n: {"type": "null"} for n in "zayb"}, "required": list("zayb")}

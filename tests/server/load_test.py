@@ -1,6 +1,6 @@
-"""A thousand clients at once: none is lost, and each gets its own answer; round after round, the server's memory stays as it is.
+"""A thousand concurrent clients: each gets its own answer, and the server's memory does not grow from round to round.
 
-SERVAL_TEST_LOAD_MINUTES is how long the rounds go on: three, unless it says more. What the process holds is printed each minute."""
+Runs at least three rounds, and rounds for SERVAL_TEST_LOAD_MINUTES minutes. Prints the process's memory each minute."""
 
 import asyncio
 import json
@@ -17,8 +17,8 @@ CLIENTS = int(os.environ.get("SERVAL_TEST_CLIENTS", "1000"))
 PROMPTS = [f"{who} {what}" for who in ["The fox", "The owl", "A bear", "My cat"] for what in ["was", "had", "saw", "ran"]]
 TOKENS = 12
 MINUTES = float(os.environ.get("SERVAL_TEST_LOAD_MINUTES", "0"))
-ROUNDS = 3  # at least
-MORE_BYTES = 4 << 20  # that the heap may come to have, from the second round on
+ROUNDS = 3  # least number of rounds
+MORE_BYTES = 4 << 20  # limit of the heap's growth after the first two rounds
 
 
 def body_of(prompt, stream):
@@ -26,7 +26,7 @@ def body_of(prompt, stream):
 
 
 async def stream_of(port, prompt):
-    """The text of one stream, from its first byte to the end of its connection."""
+    """Returns the text of one stream, read until its connection closes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     body = json.dumps(body_of(prompt, True)).encode()
     head = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
@@ -40,7 +40,7 @@ async def stream_of(port, prompt):
 
 
 def quantile(counts, share):
-    """Of a histogram {upper bound: values up to it}, as Prometheus' histogram_quantile estimates it."""
+    """Estimates a quantile of a histogram {upper bound: values up to it}, as Prometheus' histogram_quantile does."""
     rank, lower, below = share * counts[float("inf")], 0.0, 0.0
     for bound, count in sorted(counts.items()):
         if count >= rank and bound != float("inf"):
@@ -91,7 +91,7 @@ class Load(Case):
     def test_memory_stays_as_it_is(self):
         expected = self.expect()
         clients = CLIENTS if MINUTES else CLIENTS // 5
-        for _ in range(2):  # what the heap keeps for so many connections
+        for _ in range(2):  # lets the heap grow to the size that so many connections need
             self.round(expected, clients)
         before = self.resident_bytes()
         begin, rounds, ended = time.monotonic(), 0, threading.Event()

@@ -1,5 +1,5 @@
-"""300 requests that are wrong: each is answered with a status of 400 to 499 and OpenAI's error object, or its connection is
-closed, and the server serves on."""
+"""300 malformed requests: each is answered with a status of 400 to 499 and OpenAI's error object, or its connection is
+closed, and the server continues to serve."""
 
 import json
 import random
@@ -26,7 +26,7 @@ def wrong_values():
     for name in NUMBERS:
         for value in WRONG_VALUES:
             if value == -1 and name in MAY_BE_MINUS_ONE:
-                continue  # which they may be
+                continue  # a valid value
             yield {**COMPLETION, name: value}
     for value in WRONG_VALUES:
         if value != "text" and value != "\u0000":

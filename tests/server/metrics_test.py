@@ -1,4 +1,4 @@
-"""/metrics: what docs/serving.md lists is there, a Prometheus parser reads it, and each value is what has happened."""
+"""/metrics: has the metrics that docs/serving.md lists, a Prometheus parser reads it, and the values are correct."""
 
 import json
 import re
@@ -21,7 +21,7 @@ SLOW = ("--interleaving", "1", "--sms", "64")
 
 
 def documented():
-    """The names in the table of docs/serving.md."""
+    """Returns the names in the table of docs/serving.md."""
     section = DOCUMENT.read_text(encoding="utf-8").split("\n## Metrics\n")[1].split("\n## ")[0]
     cells = re.findall(r"^\| (`serval:[^|]*) \|", section, re.MULTILINE)
     return {name for cell in cells for name in re.findall(r"`(serval:\w+)`", cell)}
@@ -34,7 +34,7 @@ class Metrics(Case):
         return list(text_string_to_metric_families(body.decode()))
 
     def values(self, server):
-        """Name and sorted labels, but for the model's → value, as Prometheus reads them."""
+        """Returns {(name, *sorted labels without the model's): value} as Prometheus reads them."""
         out = {}
         for family in self.families(server):
             for sample in family.samples:
@@ -82,7 +82,7 @@ class Metrics(Case):
         shorter = [v[(f"{name}_seconds_sum",)] for name in ("request_queue_time", "time_to_first_token", "e2e_request_latency")]
         self.assertEqual(shorter, sorted(shorter), "a request waits, then gets its first token, then its last")
         self.assertGreater(shorter[0], 0)
-        # Passes: a request's prompt takes some, and each further token one.
+        # A request's prompt takes at least one pass, which gives the first token; each further token takes one.
         self.assertGreaterEqual(v[("passes_total",)], generated)
         self.assertGreater(v[("pass_rows_total",)], v[("passes_total",)])
         self.assertLessEqual(v[("launches_total",)], v[("passes_total",)])
@@ -105,7 +105,7 @@ class Metrics(Case):
         for stream in streams:
             next(stream)
         with ThreadPoolExecutor(2) as pool:
-            # One more goes to the engine, the other waits in the server.
+            # The engine gets one more request; the other waits in the server.
             late = [pool.submit(server.post, "/v1/completions", {"prompt": "x", "max_tokens": 1}) for _ in range(2)]
             kinds = ("waiting", "running", "open")
             v = self.wait_until(server, lambda v: [v[(f"num_requests_{kind}",)] for kind in kinds] == [2, 2, 3])

@@ -34,7 +34,7 @@ class OpenAi(Case):
         self.addCleanup(self.client.close)
 
     def complete(self, prompt=STORY, **parameters):
-        """What the client parsed, after its types have been asked whether they find all they demand."""
+        """Returns the client's parsed answer after the package's types have validated it."""
         raw = self.client.completions.with_raw_response.create(model="stories", prompt=prompt, **parameters)
         Completion.model_validate(json.loads(raw.text if isinstance(raw.text, str) else raw.text()))
         return raw.parse()

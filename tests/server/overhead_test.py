@@ -1,4 +1,4 @@
-"""benchmarks/http_overhead.py counts what it sends, and tells too slow from fast enough."""
+"""benchmarks/http_overhead.py counts all tokens, and its exit code depends on its limits."""
 
 import os
 import subprocess
@@ -6,7 +6,7 @@ import sys
 import unittest
 from pathlib import Path
 
-import serving  # noqa: F401: where harness is
+import serving  # noqa: F401: adds the folder of harness to the path
 from harness import PATIENCE, PROGRAM, environment
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks/http_overhead.py"
@@ -15,7 +15,7 @@ LATENCY = ("latency", "--tokens", "4", "--depth", "9", "--repetitions", "1")
 
 
 def measure(*arguments):
-    """(exit code, the cells of the table's rows)"""
+    """Returns (exit code, cells of the table's rows, stderr)."""
     command = [sys.executable, "-B", str(SCRIPT), *arguments[:1], "--program", os.path.abspath(PROGRAM), *arguments[1:]]
     done = subprocess.run([*command, "--", "--threads", "1"], env=environment(), capture_output=True, text=True, timeout=PATIENCE)
     table = [line.strip("| ").split(" | ") for line in done.stdout.splitlines()]
@@ -34,7 +34,7 @@ class HttpOverhead(unittest.TestCase):
         code, rows, errors = measure(*LATENCY)
         self.assertEqual(code, 0, msg=errors)
         self.assertEqual([row[0] for row in rows], ["bench", "HTTP, stream"])
-        self.assertGreaterEqual(float(rows[1][1]), 0)  # 0: all tokens came with one read
+        self.assertGreaterEqual(float(rows[1][1]), 0)  # 0 if all tokens arrived in one read
 
     def test_what_is_too_slow_ends_with_1(self):
         self.assertEqual(measure(*THROUGHPUT, "--least", "1000000")[0], 1)

@@ -1,5 +1,5 @@
-"""The page at / in headless Chromium, as a person would use it. Every test ends with a look at what the page logged and which
-addresses it asked for: no error, and none but the server's."""
+"""Uses the page at / in headless Chromium. Every test ends with a check that the page has logged no error and has
+requested only addresses of the server."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../viewer"))
 import browser  # noqa: E402
 from serving import Case  # noqa: E402
 
-SKIPPED = 77  # as CMakeLists.txt says
+SKIPPED = 77  # SKIP_RETURN_CODE in CMakeLists.txt
 
 
 class Page(Case):
@@ -71,7 +71,7 @@ class Page(Case):
         self.browser.problems.clear()  # the browser logs each 401
 
     def test_escape_and_the_stop_button_end_an_answer_and_keep_what_was_said(self):
-        slow = self.serve("--interleaving", "1", "--sms", "64")  # so that it does not end by itself before
+        slow = self.serve("--interleaving", "1", "--sms", "64")  # so slow that no answer ends by itself
         self.browser.visit(f"http://127.0.0.1:{slow.port}/", "document.getElementById('queue')?.textContent !== ''")
         self.address = f"http://127.0.0.1:{slow.port}/"
         self.browser.requests.clear()

@@ -23,7 +23,7 @@ TextRequest request() {
   return request;
 }
 
-// The data of all events; each has its type as its name, too, and they are numbered.
+// The data of all events. Checks that events are numbered and that each is named after its type.
 std::vector<json> data_of(const std::string& events) {
   std::vector<json> all;
   for (size_t begin = 0; begin < events.size();) {

@@ -1,4 +1,4 @@
-"""serval serve, as a client and an operator see it."""
+"""serval serve, tested over HTTP and with signals."""
 
 import json
 import os
@@ -57,7 +57,7 @@ class Text(Case):
         first, second = (self.server.post("/v1/completions", body)[1]["choices"] for _ in range(2))
         self.assertEqual(first, second)
         self.assertEqual(len({choice["text"] for choice in first}), 3)
-        # The model's own sampling is the server's default, and not that of the command line.
+        # The server's default sampling is the model's own, not that of the command line.
         flags = ["--top-k", "0", "--min-p", "0", "--repeat-last-n", "-1"]
         same = run("generate", *(["-p", STORY] * 3), "-n", "20", "-s", "7", "--json", *flags).stdout
         self.assertEqual([choice["text"] for choice in first], [response["text"] for response in json.loads(same)["responses"]])

@@ -27,7 +27,7 @@ std::string request_of(const std::string& prompt, bool stream) {
          "\r\n\r\n" + text;
 }
 
-// The texts of a stream's events, joined.
+// The joined texts of a stream's events.
 std::string text_of(const std::string& stream) {
   std::string text;
   constexpr std::string_view kEvent = "data: {";
@@ -64,7 +64,7 @@ TEST_F(ServerTest, ClientsOnManyThreadsGetTheirOwnAnswers) {
     clients.emplace_back([&, i] {
       HttpClient client(server_.port());
       for (int r = 0; r < kRequests; ++r) {
-        if (r % 5 == 4) {  // another one asks and goes
+        if (r % 5 == 4) {  // another client sends a request and disconnects
           HttpClient hasty(server_.port());
           hasty.send(request_of("Hasty", true));
           if (r % 2 == 0) hasty.read_until("data: ");

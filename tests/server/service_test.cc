@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 
 constexpr int32_t kVocabulary = 300;
 
-// What a client sees, without sockets.
+// An exchange without sockets that records the answer.
 class Client final : public Exchange {
  public:
   explicit Client(HttpRequest request) : request_(std::move(request)) {}
@@ -84,7 +84,7 @@ class Client final : public Exchange {
   std::function<void()> gone_;
 };
 
-// Stops the engine before a pass.
+// Blocks the engine before a pass.
 class Gate {
  public:
   void stop_at(int pass) { closed_from_ = pass; }
@@ -114,7 +114,7 @@ class Gate {
 
 class ServiceTest : public ::testing::Test {
  protected:
-  // Before the engine is there.
+  // Starts the service without attaching the engine.
   void start(ServiceOptions options = {}, uint32_t sequences = 4) {
     toy_.emplace(hashing_model(kVocabulary),
                  serval::testing::ToyOptions{.vocab_size = kVocabulary, .backend = {.sequences = sequences}});
@@ -155,7 +155,7 @@ class ServiceTest : public ::testing::Test {
     loop_.post([client] { client->go(); });
     ask("/health")->wait();
   }
-  // With one worker: what was asked before has been queued.
+  // With one worker: returns when all earlier requests are queued.
   void wait_for_worker() { ask("/tokenize", {{"prompt", "Hi"}})->wait(); }
   Response alone(int max_tokens) {
     Request request{.prompt = "Hi", .max_tokens = max_tokens};
@@ -167,7 +167,7 @@ class ServiceTest : public ::testing::Test {
   Gate gate_;
   std::optional<ToyEngine> toy_;
   std::optional<Service> service_;
-  std::vector<RequestRecord> records_;  // the loop's
+  std::vector<RequestRecord> records_;  // used on the loop's thread only
 };
 
 TEST_F(ServiceTest, AnswersWhatTheEngineSays) {
@@ -231,7 +231,7 @@ TEST_F(ServiceTest, BeyondTheQueueClientsAreToldToComeBack) {
   gate_.wait_for_arrival();
   std::vector<std::shared_ptr<Client>> clients;
   for (int i = 0; i < 4; ++i)
-    clients.push_back(complete(1));  // one waits in the engine, two here, one is too many
+    clients.push_back(complete(1));  // one waits in the engine, two in the queue, one is refused
   const HttpResponse refused = clients.back()->wait();
   EXPECT_EQ(refused.status, 429);
   EXPECT_EQ(refused.headers.at(0).first, "Retry-After");
@@ -283,7 +283,7 @@ TEST_F(ServiceTest, AfterAFaultEveryRequestFailsAndHealthIsRed) {
   EXPECT_NE(service_->fault(), "");
 }
 
-// As CUDA reports that a kernel has failed.
+// CUDA reports a failed kernel as a kRuntime error of the launch.
 TEST_F(ServiceTest, AnErrorOfTheDeviceDuringALaunchIsAFault) {
   serve();
   toy_->backend->fail_at_pass(5, ErrorKind::kRuntime);
@@ -348,7 +348,7 @@ TEST_F(ServiceTest, OneKeysFloodDoesNotMakeAnotherWait) {
   for (int i = 0; i < 20; ++i) greedy.push_back(ask("/v1/completions", body, "g"));
   gate_.wait_for_arrival();
   const auto modest = ask("/v1/completions", body, "m");
-  ask("/tokenize", {{"prompt", "Hi"}}, "m")->wait();  // of one worker: all before it have been queued
+  ask("/tokenize", {{"prompt", "Hi"}}, "m")->wait();  // one worker: all requests before it are queued
   gate_.open();
   modest->wait();
   for (const auto& client : greedy) client->wait();
@@ -447,7 +447,7 @@ TEST_F(ServiceTest, AStreamsHeadComesBeforeItsPromptIsRead) {
     EXPECT_TRUE(events.compare(at, 6, "data: ") == 0 || events[at] == ':') << events.substr(at, 20);
 }
 
-// What OpenAI's clients write so, as bytes.
+// The bytes of a token's name in OpenAI's format.
 std::string bytes_of_name(const std::string& name) {
   if (!name.starts_with("bytes:")) return name;
   std::string bytes;
@@ -461,7 +461,7 @@ size_t characters_of(const std::string& utf8) {
       std::ranges::count_if(utf8, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
-// The toy's tokens are bytes: most are parts of characters, or of none.
+// The toy model's tokens are bytes: most are parts of characters or invalid UTF-8.
 TEST_F(ServiceTest, TheTokensOfAnAnswerJoinToItsText) {
   serve();
   const auto check = [](const json& tokens, const json& offsets, const std::string& text) {
@@ -494,7 +494,7 @@ TEST_F(ServiceTest, TheTokensOfAnAnswerJoinToItsText) {
 TEST_F(ServiceTest, TokensOfAStopStringAreNotListed) {
   serve();
   const std::string text = alone(40).text;
-  const std::string stop = text.substr(text.find('<'), 5);  // a token that reads as its number
+  const std::string stop = text.substr(text.find('<'), 5);  // the text "<ID>" of a token that is not a byte
   for (const bool stream : {false, true}) {
     const auto client = complete(40, {{"logprobs", 0}, {"stop", stop}, {"stream", stream}});
     const std::string body = client->wait().body;

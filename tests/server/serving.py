@@ -1,4 +1,4 @@
-"""Runs `serval serve` on a port of its own, and asks it things."""
+"""Runs `serval serve` on a free port and sends requests to it."""
 
 import http.client
 import json
@@ -16,7 +16,7 @@ from harness import PATIENCE, start  # noqa: E402
 
 
 class Server:
-    """The bundled model, unless the flags say otherwise. What it writes to stderr is in `log`."""
+    """A server, with the bundled model unless `flags` name another. `log` has the lines of its stderr."""
 
     def __init__(self, *flags, env=None, wait=True):
         self.log = []
@@ -38,7 +38,7 @@ class Server:
             self._changed.notify_all()
 
     def wait_for(self, text, times=1):
-        """The first line of the log that has the text, or the one that has it so many times later."""
+        """Waits for the log line in which `text` occurs for the `times`-th time, and returns it."""
 
         def found():
             lines = [line for line in self.log if line is None or text in line]
@@ -50,7 +50,7 @@ class Server:
             return found()
 
     def ask(self, method, path, body=None, headers=None):
-        """(status, headers, body as bytes)"""
+        """Returns (status, headers, body as bytes)."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         try:
             payload = json.dumps(body) if isinstance(body, (dict, list)) else body
@@ -69,7 +69,7 @@ class Server:
         return status, json.loads(answer)
 
     def stream(self, path, body):
-        """The events of a stream, as they come."""
+        """Yields the events of a stream as they arrive."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         try:
             connection.request("POST", path, json.dumps({**body, "stream": True}))
@@ -82,7 +82,7 @@ class Server:
             connection.close()
 
     def metric(self, name, **labels):
-        """The value of /metrics; 0 if there is none of such labels."""
+        """Returns a metric's value; 0 if no line has these labels."""
         wanted = [f'{label}="{value}"' for label, value in labels.items()]
         for line in self.ask("GET", "/metrics")[2].decode().splitlines():
             if line.startswith(f"serval:{name}{{") and all(label in line for label in wanted):
@@ -90,7 +90,7 @@ class Server:
         return 0.0
 
     def buckets(self, histogram):
-        """{upper bound: values up to it}"""
+        """Returns {upper bound: number of values up to it}."""
         text = self.ask("GET", "/metrics")[2].decode()
         found = re.findall(rf'^serval:{histogram}_bucket{{.*le="(.*)"}} (.*)$', text, re.MULTILINE)
         return {float(bound): float(count) for bound, count in found}
@@ -110,7 +110,7 @@ class Server:
 
 
 class Case(unittest.TestCase):
-    """One server for all tests of the class."""
+    """A test case with one server for all its tests."""
 
     FLAGS = ()
 

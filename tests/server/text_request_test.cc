@@ -202,7 +202,7 @@ TEST(TextRequest, AsksForJson) {
       completion(R"({"prompt": "x", "response_format": {"type": "json_schema", "json_schema": {"name": "n",
         "strict": true, "schema": )" +
                  schema + "}}}");
-  EXPECT_EQ(request.request.json_schema, schema);  // as it was written
+  EXPECT_EQ(request.request.json_schema, schema);  // unchanged
   const auto refused = [](const std::string& format) {
     return refusal_of(R"({"prompt": "x", "min_tokens": 2, "response_format": )" + format + "}").param;
   };
