@@ -1,5 +1,5 @@
-// What other libraries say about generated cases: tools/pattern_goldens.mjs and tools/schema_goldens.py made
-// them, and the files name the versions.
+// Compares with the results of other libraries on generated cases. tools/pattern_goldens.mjs and
+// tools/schema_goldens.py made the cases; the files state the versions.
 #include <algorithm>
 #include <fstream>
 #include <optional>
@@ -25,7 +25,8 @@ json goldens(const char* name) {
   return json::parse(std::ifstream(std::string(SERVAL_TEST_DATA "/grammar/") + name)).at("cases");
 }
 
-// Other than in ASCII, a class is the part of it on which engines agree.
+// Beyond ASCII, engines differ in their classes, and ours matches only the characters that all of them
+// accept.
 bool has_class(const std::string& pattern) {
   return pattern.find("\\s") != std::string::npos || pattern.find("\\S") != std::string::npos ||
          pattern.find("\\D") != std::string::npos || pattern.find("\\W") != std::string::npos ||

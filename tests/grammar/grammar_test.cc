@@ -19,7 +19,7 @@ RuleId literal(Grammar& g, std::string_view text) {
   return g.add_rule(start);
 }
 
-// least to most times "ab", then "c".
+// "ab" `least` to `most` times, then "c".
 Grammar repeated(uint32_t least, uint32_t most) {
   Grammar g;
   const StateId start = g.add_state(), last = g.add_state();
@@ -42,7 +42,7 @@ TEST(Grammar, RepeatsWithinLimits) {
   EXPECT_FALSE(reads(repeated(3, kNoLimit), "ababc"));
 }
 
-// Brackets inside each other need a stack.
+// Nested brackets need a stack.
 TEST(Grammar, CallsItself) {
   Grammar g;
   const StateId start = g.add_state(), inside = g.add_state(), last = g.add_state(), end = g.add_end();
@@ -69,7 +69,7 @@ TEST(Grammar, LiteralsThatBeginAlikeStayApart) {
   for (const char* text : {"", "tr", "trueis", "tryish", "tt"}) EXPECT_FALSE(reads(g, text)) << text;
 }
 
-// What cannot be completed is not begun.
+// A text that cannot be completed must not be begun.
 TEST(Grammar, DropsDeadEnds) {
   Grammar g;
   const StateId start = g.add_state(), dead = g.add_state(), end = g.add_end();

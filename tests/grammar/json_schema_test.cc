@@ -24,7 +24,7 @@ TEST(JsonObject, IsAnyObject) {
     EXPECT_FALSE(reads(object, text)) << text;
 }
 
-// As deep as any reader can follow.
+// Nesting is limited to a depth that every reader supports.
 TEST(JsonObject, EndsInTheDepth) {
   const grammar::Grammar object = grammar::json_object_grammar();
   std::string deep;
@@ -46,7 +46,7 @@ TEST(JsonSchema, KnowsTheTypes) {
   EXPECT_TRUE(is_valid("{}", R"([{"a":1}])"));
   EXPECT_TRUE(is_valid("true", "2"));
   EXPECT_TRUE(is_valid(R"({"minLength":2})", R"("ab")"));
-  EXPECT_FALSE(is_valid(R"({"minLength":2})", "7"));  // it says what strings are like, so one is written
+  EXPECT_FALSE(is_valid(R"({"minLength":2})", "7"));  // a keyword for strings implies the type
 }
 
 TEST(JsonSchema, WritesPropertiesInTheirOrder) {
@@ -144,7 +144,7 @@ TEST(JsonSchema, ListsValues) {
   EXPECT_FALSE(is_valid(R"({"enum":["a",1],"type":"string"})", "1"));
 }
 
-// 1.0 and 1e3 are integers, and no digit of a number is lost.
+// 1.0 and 1e3 are integers, and numbers keep all their digits.
 TEST(JsonSchema, KeepsNumbersAsTheyAreWritten) {
   const std::string floats = R"({"type":"integer","enum":[1.0,2.0,2.5]})";
   EXPECT_TRUE(is_valid(floats, "1"));
@@ -202,7 +202,7 @@ TEST(JsonSchema, WritesMultiples) {
   EXPECT_THAT(refusal_of(R"({"multipleOf":1234.5678})"), HasSubstr("multipleOf: 1234.5678 is not supported"));
 }
 
-// As pydantic writes a union that a field tells apart.
+// pydantic writes tagged unions in this form.
 TEST(JsonSchema, TellsAlternativesApart) {
   const std::string pets =
       R"({"discriminator":{"propertyName":"kind","mapping":{"cat":"#/$defs/Cat","dog":"#/$defs/Dog"}},
@@ -246,7 +246,7 @@ TEST(JsonSchema, JoinsWhatMustHoldTogether) {
   EXPECT_TRUE(is_valid(R"({"anyOf":[{"type":"string"},{"type":"integer"}],"type":["integer","null"]})", "1"));
   EXPECT_FALSE(
       is_valid(R"({"anyOf":[{"type":"string"},{"type":"integer"}],"type":["integer","null"]})", R"("a")"));
-  // A closed object lets no other part add a property.
+  // Other parts must not add properties to a closed object.
   EXPECT_THAT(
       refusal_of(R"({"allOf":[{"properties":{"a":{}},"additionalProperties":false},{"required":["b"]}]})"),
       HasSubstr("no finite value"));
@@ -324,7 +324,7 @@ TEST(JsonSchema, HasLimits) {
   EXPECT_EQ(refusal_of(deep), "accepted");
   for (int i = 0; i < 100; ++i) deep = R"({"items":)" + deep + "}";
   EXPECT_NE(refusal_of(deep), "accepted");
-  // 128 of them, each in an object of the one around it.
+  // 128 nested schemas, each in the "properties" of the enclosing one.
   deep = "{}";
   for (int i = 0; i < 127; ++i) deep = R"({"properties":{"a":)" + deep + "}}";
   EXPECT_EQ(refusal_of(deep), "accepted");

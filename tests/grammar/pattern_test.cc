@@ -65,11 +65,11 @@ TEST(Pattern, KnowsClassesAndEscapes) {
   EXPECT_FALSE(finds("^.$", "\n"));
   EXPECT_TRUE(finds("^\\.\\x41\\u0042\\t[\\]\\-]$", ".AB\t]"));
   EXPECT_TRUE(finds("^é$", std::u32string(U"é")));
-  EXPECT_FALSE(finds("^[^\\d]$", std::u32string(U"٣")));  // a digit, for some
+  EXPECT_FALSE(finds("^[^\\d]$", std::u32string(U"٣")));  // some engines take it for a digit
   EXPECT_FALSE(finds("^\\S$", std::u32string(U"\u00a0")));
 }
 
-// Of random expressions and texts, the standard library's engine says the same.
+// Compares with the standard library's engine on random expressions and texts.
 TEST(Pattern, FindsWhatAnotherEngineFinds) {
   Random random(7);
   const auto atom = [&](auto& self, int depth) -> std::string {

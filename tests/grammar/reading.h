@@ -1,4 +1,4 @@
-// What a grammar makes of texts.
+// Tests texts against a grammar or a schema.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@
 
 namespace serval::testing {
 
-// A text that the grammar describes, whole.
+// Whether `text` is a complete text of the grammar.
 bool reads(const grammar::Grammar& grammar, std::string_view text);
-// A text that can go on to be one.
+// Whether `text` can be continued to a complete text.
 bool begins(const grammar::Grammar& grammar, std::string_view text);
 
 bool is_valid(const std::string& schema, std::string_view text);
-// Why a schema is refused; "accepted" if it is not.
+// The error that refuses the schema; "accepted" if there is none.
 std::string refusal_of(const std::string& schema);
 
 }  // namespace serval::testing
