@@ -1,5 +1,5 @@
-// A conversation and a chat template, as a client and a checkpoint might send them. The first byte
-// has switches; then, each after a NUL, the template, roles and contents in turn.
+// Fuzzes a checkpoint's chat template with a client's conversation. The first byte has switches; then follow,
+// each after a NUL, the template, and roles and contents in turn.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -17,7 +17,7 @@ constexpr int kBytes = 256;
 constexpr size_t kMaxParts = 64;
 enum Switch : uint8_t { kGenerationPrompt = 1, kChatMl = 2 };
 
-// The 256 bytes, a few merges, Llama 3's pattern, and the control tokens of both formats.
+// Has the 256 bytes, a few merges, Llama 3's pattern, and the control tokens of both formats.
 Tokenizer make_tokenizer() {
   constexpr const char* kPattern =
       R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
@@ -60,15 +60,15 @@ std::string in_pieces(std::string_view text) {
 
 void check_text(const Tokenizer& tokenizer, std::string_view text) {
   const std::string sound = repaired(text);
-  promise(repaired(sound) == sound, "repaired text is sound");
-  promise(in_pieces(text) == sound, "pieces are repaired like the whole");
+  require(repaired(sound) == sound, "repaired text is sound");
+  require(in_pieces(text) == sound, "pieces are repaired like the whole");
   const std::vector<int32_t> ids = tokenizer.encode_plain(text);
-  promise(std::none_of(ids.begin(), ids.end(), [&](int32_t id) { return tokenizer.is_special(id); }),
+  require(std::none_of(ids.begin(), ids.end(), [&](int32_t id) { return tokenizer.is_special(id); }),
           "no control token comes from plain text");
-  promise(tokenizer.decode(ids, false) == sound, "decoding gives the text back");
+  require(tokenizer.decode(ids, false) == sound, "decoding gives the text back");
 }
 
-// Any ids, even those of no token.
+// Decodes arbitrary ids, also ids without a token.
 void check_stream(const Tokenizer& tokenizer, std::string_view bytes) {
   std::vector<int32_t> ids;
   for (const char c : bytes) ids.push_back(static_cast<int32_t>(c) * 3);
@@ -76,15 +76,15 @@ void check_stream(const Tokenizer& tokenizer, std::string_view bytes) {
   std::string text;
   for (const int32_t id : ids) {
     const std::string piece = decoder.push(id);
-    promise(repaired(piece) == piece, "each piece is sound");
+    require(repaired(piece) == piece, "each piece is sound");
     text += piece;
   }
-  promise(text + decoder.flush() == tokenizer.decode(ids, true), "the pieces make the text");
+  require(text + decoder.flush() == tokenizer.decode(ids, true), "the pieces make the text");
 }
 
 void check_tokens(const Tokenizer& tokenizer, const ChatTemplate& format,
                   const std::vector<ChatTurn>& messages, bool prompt) {
-  promise(
+  require(
       tokenizer.decode(format.encode(tokenizer, messages, prompt), false) == format.render(messages, prompt),
       "tokens are what is rendered");
 }
@@ -97,7 +97,7 @@ void check_conversation(const Tokenizer& tokenizer, const ChatTemplate& format,
   check_tokens(tokenizer, format, messages, prompt);
   const std::vector<int32_t> ids = format.encode(tokenizer, messages, prompt);
   for (ChatTurn& message : messages) message.content.clear();
-  promise(controls(ids) == controls(format.encode(tokenizer, messages, prompt)),
+  require(controls(ids) == controls(format.encode(tokenizer, messages, prompt)),
           "contents add no control token");
 }
 

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Every line of the fuzzers' dictionaries is one that libFuzzer reads: it refuses a file, and with it the target, for one
-that is not.
+"""Checks that libFuzzer can read every line of the fuzzers' dictionaries. A single bad line would stop the target.
 
 usage: tests/fuzz/check_dictionaries.py [FOLDER]
 """
@@ -9,7 +8,7 @@ import pathlib
 import re
 import sys
 
-# https://llvm.org/docs/LibFuzzer.html#dictionaries: of escapes, it knows \\, \" and \xHH.
+# https://llvm.org/docs/LibFuzzer.html#dictionaries. The only escapes are \\, \" and \xHH.
 ENTRY = re.compile(rb'(?:[^"\s]*=)?"(?:[ !#-\[\]-~]|\\[\\"]|\\x[0-9A-Fa-f]{2})+"\s*')
 EMPTY = re.compile(rb"\s*(?:#.*)?")
 
@@ -17,7 +16,7 @@ EMPTY = re.compile(rb"\s*(?:#.*)?")
 def wrong_lines(path):
     for number, line in enumerate(path.read_bytes().splitlines(), 1):
         if not ENTRY.fullmatch(line) and not EMPTY.fullmatch(line):
-            yield f"{path}:{number}: {line.decode(errors='replace')}: not an entry as libFuzzer reads it"
+            yield f"{path}:{number}: {line.decode(errors='replace')}: not an entry that libFuzzer can read"
 
 
 def main(arguments):

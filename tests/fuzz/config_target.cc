@@ -1,4 +1,4 @@
-// config.json, then, after a NUL, generation_config.json.
+// Fuzzes the readers of config.json and, after a NUL, generation_config.json.
 #include <cmath>
 
 #include "models/generation_config.h"
@@ -10,15 +10,16 @@ namespace serval::fuzz {
 namespace {
 
 void check(const LlamaConfig& c) {
-  promise(c.hidden_size > 0 && c.hidden_size <= ConfigLimits::kMaxHiddenSize, "hidden_size is in range");
-  promise(c.num_heads > 0 && c.num_heads % c.num_kv_heads == 0, "heads form groups");
-  promise(c.num_parameters() > 0 && c.weight_bytes_per_token() > 0, "sizes do not overflow");
-  for (const int32_t id : c.eos_ids) promise(id >= 0 && id < c.vocab_size, "eos_ids are tokens");
-  promise(!c.bos_id || (*c.bos_id >= 0 && *c.bos_id < c.vocab_size), "bos_id is a token");
+  require(c.hidden_size > 0 && c.hidden_size <= ConfigLimits::kMaxHiddenSize, "hidden_size is in range");
+  require(c.num_heads > 0 && c.num_heads % c.num_kv_heads == 0, "heads form groups");
+  require(c.num_parameters() > 0 && c.weight_bytes_per_token() > 0, "sizes do not overflow");
+  for (const int32_t id : c.eos_ids) require(id >= 0 && id < c.vocab_size, "eos_ids are tokens");
+  require(!c.bos_id || (*c.bos_id >= 0 && *c.bos_id < c.vocab_size), "bos_id is a token");
   for (const float frequency : rope_inverse_frequencies(c)) {
-    promise(std::isfinite(frequency) && frequency >= 0, "frequencies are numbers");
+    require(std::isfinite(frequency) && frequency >= 0, "frequencies are numbers");
   }
-  for (const auto& [name, value] : c.generation) promise(value >= 0, "what is recommended is not negative");
+  for (const auto& [name, value] : c.generation)
+    require(value >= 0, "recommended parameters are not negative");
 }
 
 }  // namespace

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The inputs that the fuzzers have found: corpus/TARGET.tar.gz, one archive a target. The named seeds beside them,
-corpus/TARGET/seed-*, are files of their own (make_seeds.py writes them).
+"""Manages the inputs that the fuzzers have found: one archive corpus/TARGET.tar.gz for each target. The named seeds,
+corpus/TARGET/seed-*, are separate files (make_seeds.py writes them).
 
-usage: tests/fuzz/corpus.py add TARGET FILE...    puts files into the archive, each under the SHA-1 of its bytes
-       tests/fuzz/corpus.py unpack TARGET FOLDER  writes what is in the archive to a folder
-       tests/fuzz/corpus.py pack TARGET FOLDER    makes the archive anew, of the files of a folder
+usage: tests/fuzz/corpus.py add TARGET FILE...    adds files to the archive, each named by the SHA-1 of its bytes
+       tests/fuzz/corpus.py unpack TARGET FOLDER  writes the archive's inputs to a folder
+       tests/fuzz/corpus.py pack TARGET FOLDER    replaces the archive by the files of a folder
 
-The same inputs make the same archive, byte for byte, in whatever order they come.
+Equal inputs give equal archives, byte for byte, regardless of their order.
 """
 
 import gzip
@@ -28,7 +28,7 @@ def name_of(data):
 
 
 def read(target):
-    """The inputs of a target's archive, by name; none if there is no archive yet."""
+    """Returns the inputs of a target's archive by name; empty if there is no archive yet."""
     if not archive_of(target).exists():
         return {}
     with tarfile.open(archive_of(target), "r:gz") as archive:

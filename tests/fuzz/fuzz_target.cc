@@ -6,18 +6,18 @@
 
 namespace serval::fuzz {
 
-void promise(bool kept, const char* what) {
-  if (kept) return;
-  std::fprintf(stderr, "broken promise: %s\n", what);
+void require(bool condition, const char* what) {
+  if (condition) return;
+  std::fprintf(stderr, "requirement failed: %s\n", what);
   std::abort();
 }
 
-void promise_one_line(const char* message) {
+void require_one_line(const char* message) {
   const std::string_view line(message);
   const auto controls = [](char c) { return (c >= 0 && c < ' ') || c == '\x7f'; };
   if (!line.empty() && std::none_of(line.begin(), line.end(), controls)) return;
   std::fprintf(stderr, "message: %s\n", message);
-  promise(false, "an error message is one printable line");
+  require(false, "an error message is one printable line");
 }
 
 std::vector<std::string_view> split(std::string_view input, size_t count) {

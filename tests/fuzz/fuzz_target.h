@@ -1,6 +1,6 @@
-// A fuzz target hands hostile bytes to a reader and checks what the reader promises: it returns, or throws
-// serval::Error with one line. libFuzzer calls it (preset `fuzz`); replay_main.cc calls it with the committed
-// corpus. A target that returns is content; one that is not aborts.
+// A fuzz target passes hostile bytes to a reader and checks that the reader returns or throws serval::Error
+// with one line. libFuzzer calls it (preset `fuzz`); replay_main.cc calls it with the committed corpus. A
+// target returns if all checks pass and aborts otherwise.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 #include "vm/base/error.h"
 
-// The name is libFuzzer's.
+// libFuzzer requires this name.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 namespace serval::fuzz {
@@ -23,26 +23,25 @@ inline std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text));
 }
 
-// Aborts, saying what was promised. Assertions would be gone in a release build.
-void promise(bool kept, const char* what);
+// Aborts with the text `what` unless `condition` is true. Not an assert(), which release builds remove.
+void require(bool condition, const char* what);
 
 // Aborts unless the message is one printable line.
-void promise_one_line(const char* message);
+void require_one_line(const char* message);
 
-// Whether `read` accepts its input; if it refuses, it does so as it should.
+// Whether `read` accepts its input. Aborts if it throws an Error whose message is not one printable line.
 template <class Read>
 bool accepts(Read&& read) {
   try {
     read();
     return true;
   } catch (const Error& error) {
-    promise_one_line(error.what());
+    require_one_line(error.what());
     return false;
   }
 }
 
-// At most `count` parts of an input, which has several documents with a NUL between them; the last part has
-// what is left.
+// Splits an input into at most `count` parts at NUL bytes. The last part is the rest.
 std::vector<std::string_view> split(std::string_view input, size_t count);
 
 }  // namespace serval::fuzz

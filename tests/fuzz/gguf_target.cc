@@ -1,5 +1,5 @@
-// A .gguf file: its fields and tensors, the model and the tokenizer that the fields describe, and elements of
-// the tensors.
+// Fuzzes the reader of .gguf files: fields and tensors, the model and the tokenizer that the fields describe,
+// and elements of the tensors.
 #include <algorithm>
 #include <cstdint>
 
@@ -13,7 +13,7 @@ namespace {
 
 void read_elements(const GgufTensor& tensor, std::string_view file) {
   const auto* begin = reinterpret_cast<const char*>(tensor.bytes.data());
-  promise(begin >= file.data() && begin + tensor.bytes.size() <= file.data() + file.size(),
+  require(begin >= file.data() && begin + tensor.bytes.size() <= file.data() + file.size(),
           "tensors lie within the file");
   const size_t elements = tensor.bytes.size() / tensor.type->block_bytes * tensor.type->block_elements;
   std::vector<uint16_t> last(std::min<size_t>(elements, 40));
@@ -24,7 +24,7 @@ void read_file(std::string_view file) {
   GgufContents contents{GgufFields(""), {}};
   if (!accepts([&] { contents = parse_gguf(bytes_of(file), "file"); })) return;
   for (const auto& [name, tensor] : contents.tensors) {
-    promise(name == tensor.name, "a tensor is filed under its name");
+    require(name == tensor.name, "a tensor's key is its name");
     read_elements(tensor, file);
   }
   const auto find = [&](std::string_view name) {

@@ -1,4 +1,5 @@
-// What a client sends to the server's socket, in two pieces; the first byte says where they part.
+// Fuzzes the bytes that a client sends to the server's socket, in two pieces. The first byte gives the size
+// of the first piece.
 #include <memory>
 #include <string>
 
@@ -15,14 +16,14 @@ using namespace serval::server;
 
 constexpr HttpLimits kLimits = {.body_bytes = 1000, .header_bytes = 2000, .pipelined_bytes = 4096};
 
-// Runs as long as the process does. Every other answer is a stream.
+// Runs until the process ends. Every other answer is a stream.
 class EchoServer {
  public:
   EchoServer()
       : server_(
             loop_, kLimits, [this](const std::shared_ptr<Exchange>& exchange) { answer(exchange); },
             [](int status, const std::string& why) {
-              promise_one_line(why.c_str());
+              require_one_line(why.c_str());
               return HttpResponse{.status = status, .body = why};
             },
             "http://a"),
@@ -34,11 +35,12 @@ class EchoServer {
  private:
   void answer(const std::shared_ptr<Exchange>& exchange) {
     const HttpRequest& request = exchange->request();
-    promise(request.body.size() <= kLimits.body_bytes, "a body is within its limit");
-    promise(request.target.size() <= kLimits.header_bytes, "a target is within its limit");
-    promise(request.request_id.empty() || is_request_id(request.request_id), "an id is printable");
+    require(request.body.size() <= kLimits.body_bytes, "a body is within its limit");
+    require(request.target.size() <= kLimits.header_bytes, "a target is within its limit");
+    require(request.request_id.empty() || is_request_id(request.request_id), "an id is printable");
     if (const auto target = read_target(request.target))
-      promise(target->path.size() <= request.target.size() + 1, "what is decoded is not longer");
+      require(target->path.size() <= request.target.size() + 1,
+              "a decoded path is not longer than the target");
     streams_ = !streams_;
     if (!streams_) return exchange->respond({.body = request.body});
     exchange->begin_stream({});
@@ -66,7 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   client.send(bytes.substr(part));
   client.shut_writing();
   const std::string answer = client.read_to_end();
-  client.abort();  // else thousands of connections a second use up the ports
-  promise(answer.empty() || answer.starts_with("HTTP/1.1 "), "whatever is answered is HTTP");
+  client.abort();  // otherwise thousands of connections per second use up the ports
+  require(answer.empty() || answer.starts_with("HTTP/1.1 "), "every answer is HTTP");
   return 0;
 }

@@ -1,4 +1,4 @@
-// A template and its variables: a Jinja text, a NUL, and JSON.
+// Fuzzes a template and its variables: a Jinja text, a NUL, and JSON.
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -9,13 +9,13 @@
 namespace serval::fuzz {
 namespace {
 
-// Small, so that a run that takes all of it is quick.
+// Small, so that a run that reaches a limit is still quick.
 constexpr jinja::Limits kLimits = {
     .iterations = 2000, .output_bytes = 1 << 20, .work = 1 << 21, .work_per_byte = 64, .value_depth = 50};
 
 jinja::Value variables_of(std::string_view text) {
   const auto json = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
-  constexpr size_t kMostText = 4096;  // so that nothing nests deeper than a reader of files would let through
+  constexpr size_t kMostText = 4096;  // keeps the nesting below the limit of the readers of files
   if (!json.is_object() || text.size() > kMostText) return jinja::Value::dict({});
   return jinja::from_json(json, jinja::Origin::kData);
 }
@@ -31,9 +31,10 @@ void check_template(std::string_view source, const jinja::Value& variables) {
   const jinja::Template program(source, "template");
   const jinja::Text text = program.render(variables, same_time, kLimits);
   std::string repaired;
-  promise(utf8_lossy(text.bytes(), &repaired) == text.bytes(), "what a template writes is UTF-8");
-  promise(text.size() <= kLimits.output_bytes, "and no longer than the limit");
-  promise(program.render(variables, same_time, kLimits).bytes() == text.bytes(), "and the same each time");
+  require(utf8_lossy(text.bytes(), &repaired) == text.bytes(), "a template's output is UTF-8");
+  require(text.size() <= kLimits.output_bytes, "a template's output is within the limit");
+  require(program.render(variables, same_time, kLimits).bytes() == text.bytes(),
+          "a template's output is deterministic");
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes the seeds of the fuzz corpora: small real files of each kind, from the tests' own makers.
+"""Writes the seeds of the fuzz corpora: small valid files of each kind, made with the tests' helpers.
 
 usage: tests/fuzz/make_seeds.py [SERVAL]     the executable compiles the programs; default: build/bin/serval
 
-To be run when a format changes. What fuzzers have found lies beside the seeds and stays as it is.
+Run it when a format changes. It does not change the inputs that fuzzers have found.
 """
 
 import gzip
@@ -105,7 +105,7 @@ def tokenizer():
     alphabet = tiny_model.byte_alphabet()
     special = {"bos_token": "<|im_start|>", "eos_token": {"content": "<|endoftext|>"}}
     write("tokenizer", "bytes", compact(tiny_model.tokenizer()), compact(special), "héllo <|im_end|>\xff")
-    # Few tokens, so that mutations fall on what matters.
+    # Few tokens, so that most mutations change the settings and not the vocabulary.
     small = tiny_model.tokenizer()
     small["model"]["vocab"] = {alphabet[b]: i for i, b in enumerate(b"ab c1")} | {"ab": 10, "Ġab": 11}
     small["model"]["merges"] = ["a b", ["Ġ", "ab"]]
@@ -147,7 +147,7 @@ def chat():
 
 
 def body():
-    """The first byte picks the path."""
+    """The first byte selects the path."""
     message = {"role": "user", "content": [{"type": "text", "text": "a"}]}
     sampling = {"temperature": 0.5, "top_p": 0.9, "top_k": 5, "min_p": 0.1, "seed": -1, "n": 2, "stop": ["x"]}
     streamed = {"stream": True, "stream_options": {"include_usage": True}, "logprobs": 0, "user": "ann"}
@@ -163,7 +163,7 @@ def body():
 
 
 def schema():
-    """A schema, and what picks the tokens of a text under it."""
+    """A schema, and bytes that choose the tokens of a text."""
     tree = {"type": "object", "properties": {"v": {"type": "integer"}, "n": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}}
     word = {"type": "string", "pattern": "^(?:[a-c]|\\d{2})+x?$", "minLength": 2, "maxLength": 9}
     listed = {"prefixItems": [{"enum": ["a", 1, None]}, {"const": {"k": []}}], "items": False, "minItems": 1}
@@ -183,7 +183,7 @@ def schema():
 
 
 def http():
-    """The first byte says where the bytes are cut in two."""
+    """The first byte says where the other bytes are divided in two pieces."""
     lines = "Host: x\r\n"
     write("http", "get", "\x40GET /health HTTP/1.1\r\n" + lines + "\r\n")
     write("http", "post", "\x40POST /p HTTP/1.1\r\n" + lines + "Content-Length: 5\r\nExpect: 100-continue\r\n\r\nabcde")
@@ -270,7 +270,7 @@ def program(serval):
         "two-ranks": ["--sms", "1", "--gpus", "2", "--policy", "list", "-c", "64"],
     }
     with tempfile.TemporaryDirectory() as folder:
-        tiny_model.write(folder, weights=False, max_position_embeddings=1024)  # 2 heads, which 2 ranks share
+        tiny_model.write(folder, weights=False, max_position_embeddings=1024)  # has 2 heads, one for each of 2 ranks
         for name, flags in compilations.items():
             file = pathlib.Path(folder) / "program"
             command = [serval, "schedule", "-m", folder, *flags, "-o", str(file)]

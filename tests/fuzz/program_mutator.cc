@@ -1,5 +1,5 @@
-// Mutates a program where it matters, in its waits, signals, operands and order, with the tables kept right
-// that would have the file refused before the validator has seen it.
+// Mutates a program's waits, signals, operands and order. Keeps the tables consistent, so that the file
+// reaches the validator.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -10,13 +10,13 @@
 #include "vm/host/random_order.h"
 #include "vm/program.h"
 
-// libFuzzer's own mutator of bytes.
+// libFuzzer's mutator of bytes.
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 
 namespace serval::fuzz {
 namespace {
 
-constexpr uint64_t kShareOfBytes = 4;  // one in so many mutations is libFuzzer's
+constexpr uint64_t kShareOfBytes = 4;  // one in four mutations is libFuzzer's
 constexpr uint64_t kMaxMutations = 3;
 
 bool binds(const Program& program) {
@@ -24,7 +24,7 @@ bool binds(const Program& program) {
                      [&](const Instruction& i) { return check_instruction(program, i).empty(); });
 }
 
-// None where the bytes are not a program that could be bound.
+// Returns nullopt if the bytes are not a program that can be bound.
 std::optional<Program> mutated(std::span<const std::byte> bytes, RandomOrder& random) {
   std::optional<Program> program;
   try {
@@ -43,7 +43,7 @@ std::optional<Program> mutated(std::span<const std::byte> bytes, RandomOrder& ra
 }  // namespace
 }  // namespace serval::fuzz
 
-// The name is libFuzzer's.
+// libFuzzer requires this name.
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned int seed) {
   using namespace serval;
   using namespace serval::fuzz;

@@ -18,8 +18,8 @@
 namespace serval::fuzz {
 namespace {
 
-constexpr uint64_t kMaxBytes = uint64_t{1} << 23;       // of all tensors
-constexpr uint64_t kMaxOperations = uint64_t{1} << 23;  // of a pass
+constexpr uint64_t kMaxBytes = uint64_t{1} << 23;       // over all tensors
+constexpr uint64_t kMaxOperations = uint64_t{1} << 23;  // per pass
 constexpr uint32_t kPasses = 3;
 constexpr uint32_t kPromptRows = 3;
 
@@ -37,15 +37,15 @@ bool is_small(const Program& program) {
   return bytes <= kMaxBytes && operations <= kMaxOperations;
 }
 
-// Numbers between -1 and 1 that differ from element to element.
+// Numbers between -1 and 1 that differ between elements.
 float weight(uint64_t element) {
   constexpr uint64_t kPrime = 0x9e3779b97f4a7c15;
   constexpr float kScale = 0x1p-8F;
   return kScale * static_cast<float>(static_cast<int>(element * kPrime >> 55) - 256);
 }
 
-// A prompt's rows in slot 1, its last wanting logits, and behind a gap a row of slot 0 at the end of the
-// context, as far as the passes leave room.
+// Rows of a prompt in slot 1, of which the last wants logits; then, after an inactive row, a row of slot 0 as
+// near to the end of the context as the passes allow.
 void set_rows(const StateLimits& limits, StateBlock& state) {
   const uint32_t last = limits.max_context > kPasses ? limits.max_context - kPasses : 0;
   for (uint32_t r = 0; r < kPromptRows; ++r) {
@@ -61,7 +61,7 @@ void set_rows(const StateLimits& limits, StateBlock& state) {
       .passes_done = 0, .passes_wanted = kPasses, .last_pass = kKeepRunning, .stopped_by_host = 0};
 }
 
-// Each tensor in an allocation of its own, so that AddressSanitizer sees what leaves it.
+// Allocates each tensor separately, so that AddressSanitizer detects accesses beyond it.
 class Memory {
  public:
   Memory(const Program& program, std::byte left_over) : program_(program), host_(program.tensors.size()) {

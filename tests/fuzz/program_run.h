@@ -1,4 +1,4 @@
-// Runs a program that the validator has accepted, on memory that holds what the program states and no more.
+// Runs a program that the validator has accepted, with exactly the memory that it declares.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,13 @@
 
 namespace serval::fuzz {
 
-// What is left of the results: one entry for each row of each pass.
+// One entry for each row of each pass.
 using Results = std::vector<OutputToken>;
 
-// Two sequences, one of them with several rows, for a few passes; the roles interleaved as `seed` says. What
-// lives within a pass holds `left_over` bytes at first, so that results that depend on it differ. None if the
-// program is too large to be run for every input, or cannot hold the sequences.
+// Runs two sequences, one of them with several rows, for three passes. `seed` chooses the interleaving of the
+// roles. Tensors that live within a pass are filled with `left_over` first, so that results that depend on
+// their initial content differ. Returns nullopt if the program is too large to run for every input, or for
+// fewer sequences.
 std::optional<Results> run_program(const Program& program, uint64_t seed, std::byte left_over);
 
 }  // namespace serval::fuzz

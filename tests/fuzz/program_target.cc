@@ -1,6 +1,6 @@
-// A program file. What is read can be written again; what can be bound can be listed, timed, validated and
-// compared with a model; and what the validator accepts, `checked` runs clean, and runs to the same results
-// in any order and on any left-overs in memory.
+// Fuzzes program files. A program that can be read can be written. One that can be bound can be disassembled,
+// simulated, validated and compared with a model. One that the validator accepts passes the checked mode, and
+// its results depend neither on the order of execution nor on the initial content of memory.
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -24,7 +24,8 @@ constexpr uint64_t kInterleavings = 2;
 
 void check_round_trip(const Program& program) {
   const std::vector<std::byte> bytes = serialise(program);
-  promise(serialise(deserialise(bytes, "again")) == bytes, "what is written reads as the same program");
+  require(serialise(deserialise(bytes, "again")) == bytes,
+          "a program does not change by writing and reading it");
 }
 
 void check_runs(const Program& program) {
@@ -32,43 +33,43 @@ void check_runs(const Program& program) {
     CheckedOptions options;
     options.seed = seed;
     const auto failure = run_checked(program, checked_isa(), options);
-    if (failure) promise_one_line(failure->c_str());
-    promise(!failure, failure ? failure->c_str() : "");
+    if (failure) require_one_line(failure->c_str());
+    require(!failure, failure ? failure->c_str() : "");
   }
 }
 
-// Programs without the pass's control are for tests of the validator: nothing would end them.
+// Skips programs without the pass's control, which exist for tests of the validator: they would not end.
 void check_results(const Program& program) {
   if (!program.find_tensor(state_tensor::kControl)) return;
   constexpr std::byte kZero{0}, kNan{0xff};
   const auto first = run_program(program, 0, kZero), second = run_program(program, 1, kNan);
   if (!first || !second) return;
   const bool same = std::memcmp(first->data(), second->data(), first->size() * sizeof(OutputToken)) == 0;
-  promise(same, "results do not depend on the interleaving or on what memory held");
+  require(same, "results do not depend on the interleaving or on the initial content of memory");
 }
 
 bool binds(const Program& program) {
   return std::all_of(program.instructions.begin(), program.instructions.end(), [&](const Instruction& i) {
     const std::string wrong = check_instruction(program, i);
-    if (!wrong.empty()) promise_one_line(wrong.c_str());
+    if (!wrong.empty()) require_one_line(wrong.c_str());
     return wrong.empty();
   });
 }
 
 void check(const Program& program) {
   check_round_trip(program);
-  promise(!disassemble(program).empty(), "every program can be listed");
+  require(!disassemble(program).empty(), "every program can be listed");
   const bool bound = binds(program);
   if (bound) {
     accepts([&] {
       const ProgramStatistics statistics = statistics_of(program, {});
-      promise(!to_text(statistics).empty() && !to_json(statistics).empty(), "statistics can be printed");
+      require(!to_text(statistics).empty() && !to_json(statistics).empty(), "statistics can be printed");
     });
   }
   const auto violation = validate(program);
-  promise(bound || violation.has_value(), "operands out of range are refused");
+  require(bound || violation.has_value(), "operands out of range are refused");
   if (violation) {
-    promise_one_line(violation->message.c_str());
+    require_one_line(violation->message.c_str());
   } else {
     check_runs(program);
     accepts([&] { require_fit(program, testing::tiny_config()); });
@@ -84,7 +85,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace serval::fuzz;
   Program program;
   if (!accepts([&] { program = deserialise(bytes_of(text_of(data, size)), "file"); })) return 0;
-  // Else a change of the instruction set would have the corpus refused before anything is looked at.
+  // Otherwise the whole corpus would be refused after every change of the instruction set.
   program.metadata.erase("isa");
   check(program);
   return 0;

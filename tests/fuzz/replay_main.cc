@@ -44,7 +44,7 @@ int main(int argc, char** argv) {
   size_t replayed = 0, failed = 0;
   for (int i = 1; i < argc; ++i) {
     for (const std::filesystem::path& path : files_under(argv[i])) {
-      // Said before, so that after a crash the last line names the input.
+      // Printed first, so that after a crash the last line names the input.
       std::printf("%s\n", path.c_str());
       std::fflush(stdout);
       ++replayed;

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Runs every fuzz target at once, FUZZ_PROCESSES=2 processes each: run.sh SECONDS OUT [FOLDER OF THE fuzz_* PROGRAMS]
-# Into the folder OUT go logs, what broke a target (crash-*, timeout-*, oom-*) and new-corpus.tar.gz: the inputs that
-# reach code the committed corpus does not (tests/fuzz/corpus.py adds them to it). A table comes last; exit code 1 if
-# anything broke.
-# The folders corpus/ and dictionaries/ lie beside this script.
+# Runs all fuzz targets concurrently, FUZZ_PROCESSES (default 2) processes for each: run.sh SECONDS OUT [FOLDER]
+# FOLDER has the fuzz_* programs (default: this script's folder). Writes to the folder OUT: logs, inputs that broke a
+# target (crash-*, timeout-*, oom-*), and new-corpus.tar.gz with the inputs that reach code which the committed corpus
+# does not reach (tests/fuzz/corpus.py adds them to it). Prints a table at the end. Exit code 1 if a target broke.
+# The folders corpus/ and dictionaries/ must be beside this script.
 set -euo pipefail
 
 if [[ $# -lt 2 ]]; then
@@ -19,13 +19,13 @@ readonly kOut kHere kPrograms
 readonly kProcesses=${FUZZ_PROCESSES:-2}
 readonly kTimeout_s=10
 readonly kMemory_MiB=2048
-readonly kMaxArtifacts=20            # of each kind and target; the smallest are kept
-readonly kMaxCorpusBytes=9000000     # of new inputs, smallest first, so that the archive stays below 10 MB
+readonly kMaxArtifacts=20            # kept for each kind and target, smallest first
+readonly kMaxCorpusBytes=9000000     # new inputs kept, smallest first; keeps the archive below 10 MB
 readonly kTargets=(body chat config gguf http index jinja program safetensors schema tokenizer trace)
 declare -rA kMaxInputBytes=([body]=4096 [http]=4096 [chat]=2048 [config]=4096 [gguf]=8192 [index]=4096 [jinja]=4096 [program]=32768 [safetensors]=4096 [schema]=4096 [tokenizer]=8192
   [trace]=8192)
 
-copy_known() {  # target folder: its named seeds and the inputs of its archive
+copy_known() {  # target folder: copies the target's named seeds and the inputs of its archive
   mkdir -p "$2"
   cp -r "${kHere}/corpus/$1/." "$2"
   if [[ -f ${kHere}/corpus/$1.tar.gz ]]; then tar -xzf "${kHere}/corpus/$1.tar.gz" -C "$2"; fi
@@ -42,7 +42,7 @@ fuzz() {  # target
   mkdir -p "${folder}/work" "${folder}/corpus"
   copy_known "${target}" "${folder}/corpus"
   "${kPrograms}/fuzz_${target}" "${options[@]}" "${folder}/work" "${folder}/corpus" >"${folder}/log" 2>&1 || true
-  # Into the known corpus goes only what adds to it.
+  # Adds only those new inputs to the corpus that reach new code.
   "${kPrograms}/fuzz_${target}" -merge=1 -timeout="${kTimeout_s}" -rss_limit_mb="${kMemory_MiB}" \
     -artifact_prefix="${folder}/merge-" "${folder}/corpus" "${folder}/work" >"${folder}/merge.log" 2>&1 || true
   copy_known "${target}" "${folder}/known"
@@ -51,7 +51,7 @@ fuzz() {  # target
   rm -rf "${folder}/work" "${folder}/known"
 }
 
-smallest() {  # limit files... → at most so many files, the smallest first
+smallest() {  # limit files... → at most `limit` files, smallest first
   local limit=$1
   shift
   [[ $# -eq 0 ]] || stat -c "%s %n" -- "$@" | sort -n | head -n "${limit}" | cut -d" " -f2-

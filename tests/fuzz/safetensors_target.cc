@@ -1,5 +1,5 @@
-// A .safetensors file, as it is; and once more with a length that fits the header put before it, since few
-// mutations keep those eight bytes right.
+// Fuzzes the reader of .safetensors files: the input as it is, then the input with the header's correct
+// length before it, because few mutations keep these eight bytes correct.
 #include <cstdint>
 #include <string>
 
@@ -13,18 +13,18 @@ void read_file(std::string_view file) {
   accepts([&] {
     size_t covered = 0;
     for (const auto& [name, tensor] : parse_safetensors(bytes_of(file), "file")) {
-      promise(name == tensor.name, "a tensor is filed under its name");
+      require(name == tensor.name, "a tensor's key is its name");
       const auto* begin = reinterpret_cast<const char*>(tensor.bytes.data());
-      promise(tensor.bytes.empty() ||
+      require(tensor.bytes.empty() ||
                   (begin >= file.data() && begin + tensor.bytes.size() <= file.data() + file.size()),
               "tensors lie within the file");
       covered += tensor.bytes.size();
     }
-    promise(covered <= file.size(), "tensors do not overlap");
+    require(covered <= file.size(), "tensors do not overlap");
   });
 }
 
-// The header ends with the last brace.
+// Takes the last brace as the end of the header.
 std::string with_length(std::string_view input) {
   const uint64_t header_bytes = input.rfind('}') + 1;
   return std::string(reinterpret_cast<const char*>(&header_bytes), sizeof header_bytes) + std::string(input);

@@ -1,4 +1,4 @@
-// A JSON schema and, behind a NUL, bytes that pick the tokens of a text under it.
+// Fuzzes JSON schemas: a schema and, after a NUL, bytes that choose the tokens of a text.
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,18 +39,18 @@ std::vector<int32_t> tokens_of(const Mask& mask) {
   return tokens;
 }
 
-// Whatever the picks, a text can always go on or end, and one that may end is JSON.
+// For all choices, a text can always continue or end, and a text that may end is JSON.
 void write_text(ConstrainedText& text, std::string_view picks) {
   std::string written;
   for (const char pick : picks) {
     const std::vector<int32_t> tokens = tokens_of(*text.place().mask);
-    promise(!tokens.empty() || text.place().complete, "a text can go on until it is complete");
+    require(!tokens.empty() || text.place().complete, "an incomplete text can continue");
     if (tokens.empty()) break;
     const int32_t token = tokens[static_cast<uint8_t>(pick) % tokens.size()];
     written += text_of_token(token);
     text.add(token);
   }
-  if (text.place().complete) promise(nlohmann::json::accept(written), "a complete text is JSON");
+  if (text.place().complete) require(nlohmann::json::accept(written), "a complete text is JSON");
 }
 
 }  // namespace

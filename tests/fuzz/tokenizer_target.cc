@@ -1,4 +1,4 @@
-// tokenizer.json, then, each after a NUL, tokenizer_config.json and a text to encode.
+// Fuzzes tokenizer.json and, each after a NUL, tokenizer_config.json and a text to encode.
 #include <string>
 
 #include "models/tokenizer/stream_decoder.h"
@@ -8,7 +8,7 @@
 namespace serval::fuzz {
 namespace {
 
-// A pattern may be slow on purpose; its limit is on the time for a whole text.
+// Short, because a hostile pattern may be slow; the pattern's time limit is for a whole text.
 constexpr size_t kMaxTextBytes = 64;
 
 std::string decoded_as_it_comes(const Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
@@ -20,10 +20,10 @@ std::string decoded_as_it_comes(const Tokenizer& tokenizer, const std::vector<in
 
 void use(const Tokenizer& tokenizer, std::string_view text) {
   const std::vector<int32_t> ids = tokenizer.encode(text, true);
-  for (const int32_t id : ids) promise(tokenizer.has(id), "ids of a text are tokens");
-  promise(tokenizer.decode(ids, false) == decoded_as_it_comes(tokenizer, ids),
+  for (const int32_t id : ids) require(tokenizer.has(id), "ids of a text are tokens");
+  require(tokenizer.decode(ids, false) == decoded_as_it_comes(tokenizer, ids),
           "text that comes in pieces is the text");
-  for (const int32_t id : tokenizer.encode_plain(text)) promise(tokenizer.has(id), "plain ids are tokens");
+  for (const int32_t id : tokenizer.encode_plain(text)) require(tokenizer.has(id), "plain ids are tokens");
   tokenizer.decode(ids, true);
 }
 

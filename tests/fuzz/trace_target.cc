@@ -1,4 +1,5 @@
-// A trace file, compressed or not. What is read can be written again, drawn, reported and compared.
+// Fuzzes trace files, compressed or not. A trace that can be read can be written, drawn, reported and
+// compared.
 #include "profiler/analysis/edges.h"
 #include "profiler/analysis/slices.h"
 #include "profiler/chrome/chrome_trace.h"
@@ -14,7 +15,7 @@ namespace {
 
 Trace read(std::string_view bytes) {
   constexpr TraceLimits kLimits = {.text_bytes = uint64_t{1} << 20, .memory_bytes = uint64_t{1} << 26};
-  constexpr size_t kPiece = 7;  // so small that most values are in two
+  constexpr size_t kPiece = 7;  // so small that most values are split between two pieces
   const TextPieces pieces = testing::pieces_of(bytes, kPiece);
   if (!is_gzip(bytes)) return from_chrome_json(pieces, "file", kLimits);
   Gunzip data(pieces, kLimits.text_bytes, "file");
@@ -25,23 +26,24 @@ void check_slices(const Trace& trace) {
   const std::vector<Slice> slices = slices_of(trace);
   for (const PassWindow& window : trace.windows) {
     for (const StateTimes& times : state_times(trace, slices, window))
-      promise(times[static_cast<size_t>(SliceState::kIdle)] >= 0, "no role is in two states at once");
+      require(times[static_cast<size_t>(SliceState::kIdle)] >= 0, "no role is in two states at once");
   }
 }
 
 void check_report(const Trace& trace) {
   const Report report = report_of(trace);
-  promise(!to_text(report).empty() && !to_json(report).empty(), "a report can be printed");
-  promise(!to_text(diff_of(report, report)).empty(), "it can be compared");
+  require(!to_text(report).empty() && !to_json(report).empty(), "a report can be printed");
+  require(!to_text(diff_of(report, report)).empty(), "reports can be compared");
 }
 
 void check(const Trace& trace) {
   for (const Edge& edge : edges_of(trace))
-    promise(edge.from < trace.executions.size() && edge.to < trace.executions.size(), "edges are in range");
+    require(edge.from < trace.executions.size() && edge.to < trace.executions.size(), "edges are in range");
   check_slices(trace);
-  accepts([&] { check_report(trace); });  // instructions may wait for each other in a circle
+  accepts([&] { check_report(trace); });  // may be refused: instructions may wait for each other in a cycle
   const std::string text = to_chrome_json(trace);
-  promise(to_chrome_json(from_chrome_json(text, "again")) == text, "what is written reads as the same trace");
+  require(to_chrome_json(from_chrome_json(text, "again")) == text,
+          "a trace does not change by writing and reading it");
 }
 
 }  // namespace
