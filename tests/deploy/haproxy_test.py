@@ -1,5 +1,5 @@
-"""Two replicas behind HAProxy, as deploy/haproxy/haproxy.cfg has them. One is killed under load: every request whose answer had
-not begun is answered by the other one, and every other one's client sees that its answer is cut."""
+"""Two replicas behind HAProxy with deploy/haproxy/haproxy.cfg. One is killed under load: the other one answers every
+request whose answer had not begun, and the clients of the other requests can see that their answers are incomplete."""
 
 import asyncio
 import json
@@ -20,10 +20,10 @@ from harness import PATIENCE  # noqa: E402
 
 from load import BODY, ask, free_port, outcome  # noqa: E402
 
-SKIPPED = 77  # as CMakeLists.txt says
+SKIPPED = 77  # SKIP_RETURN_CODE in CMakeLists.txt
 CONFIGURATION = Path(__file__).resolve().parents[2] / "deploy/haproxy/haproxy.cfg"
 CLIENTS = 60
-MOST_BEGUN = 5  # of one replica: its sequences, and one whose end is on its way
+MOST_BEGUN = 5  # answers in progress on one replica: its 4 sequences, and one whose end is still being sent
 
 
 class Balancer:
@@ -46,7 +46,7 @@ class Balancer:
 
 
 class HaProxy(Case):
-    # A busy machine may take longer than the 60 s that a replica drains by itself.
+    # On a busy machine, draining may take longer than the default of 60 s.
     FLAGS = ("--max-sequences", "4", "--request-log", "none", "-c", "256", "--drain-timeout", "600")
 
     def setUp(self):
@@ -56,7 +56,7 @@ class HaProxy(Case):
         self.wait_until_ready(2)
 
     def wait_until_ready(self, count):
-        """Until the balancer knows that so many replicas take requests."""
+        """Waits until the balancer sends requests to `count` replicas."""
         end = time.monotonic() + PATIENCE
         served = set()
         while len(served) < count and time.monotonic() < end:

@@ -1,4 +1,4 @@
-"""Clients of replicas, some of which die."""
+"""Clients for tests in which replicas are killed."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ def free_port():
 
 
 async def ask(port, body, began=None):
-    """(status, body, whether the answer is whole). `began` is called at the first byte of the answer."""
+    """Returns (status, body, whether the answer is complete). Calls `began` at the first byte of the answer."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     payload = json.dumps(body).encode()
     writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(payload))
@@ -28,12 +28,12 @@ async def ask(port, body, began=None):
     writer.close()
     head, _, rest = answer.partition(b"\r\n\r\n")
     status = int(head.split()[1]) if head else 0
-    whole = b"[DONE]" in rest if body.get("stream") else b"}" in rest[-9:]  # or in the last chunk but one
+    whole = b"[DONE]" in rest if body.get("stream") else b"}" in rest[-9:]  # the last bytes may be those of the empty chunk
     return status, rest, whole
 
 
 def outcome(answers, expected):
-    """How many answers of status 200 are whole, and how many are cut. Those that are whole have the expected text."""
+    """Returns the numbers of complete and incomplete answers of status 200. Complete ones must have the expected text."""
     whole = [body for status, body, is_whole in answers if status == 200 and is_whole]
     for body in whole:
         if b"[DONE]" in body:

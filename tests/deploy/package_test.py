@@ -1,6 +1,6 @@
-"""The Debian package: what is in it works where it is installed, and nothing stays of it when it is purged.
+"""The Debian package: the installed program works, and purging the package removes all its files.
 
-dpkg installs it below a folder of its own, so that the machine's packages stay as they are."""
+dpkg installs it below a temporary folder, so that the machine's packages do not change."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ import unittest
 from pathlib import Path
 
 BUILD = Path(os.environ.get("SERVAL_TEST_BUILD", "build"))
-SKIPPED = 77  # as CMakeLists.txt says
+SKIPPED = 77  # SKIP_RETURN_CODE in CMakeLists.txt
 TOOLS = ("cpack", "dpkg", "dpkg-shlibdeps")
 SERVICE = "usr/lib/systemd/system/serval.service"
 

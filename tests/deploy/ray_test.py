@@ -1,7 +1,7 @@
-"""Two replicas in a Ray cluster of this machine, as deploy/ray/serval_app.py places them. One is killed under load: every request
-whose answer had not begun is answered by the other one, and streams that had begun end with an error.
+"""Two replicas in a local Ray cluster, started by deploy/ray/serval_app.py. One is killed under load: the other one
+answers every request whose answer had not begun, and streams that had begun end with an error.
 
-`make test-deploy` installs Ray; elsewhere SERVAL_TEST_RAY names a Python that has it."""
+`make test-deploy` installs Ray. SERVAL_TEST_RAY names another Python that has it."""
 
 import asyncio
 import http.client
@@ -22,19 +22,19 @@ from harness import PROGRAM, environment  # noqa: E402
 
 from load import BODY, ask, free_port, outcome  # noqa: E402
 
-SKIPPED = 77  # as CMakeLists.txt says
+SKIPPED = 77  # SKIP_RETURN_CODE in CMakeLists.txt
 PYTHON = os.environ.get("SERVAL_TEST_RAY", "build/ray/bin/python")
 APPLICATION = Path(__file__).resolve().parents[2] / "deploy/ray/serval_app.py"
-PATIENCE = 400  # seconds that nothing but a hang takes, of a cluster that starts
+PATIENCE = 400  # seconds; a cluster's start takes less unless it hangs
 CLIENTS = 40
 MOST_BEGUN = 5
 FLAGS = ("--max-sequences", "4", "--request-log", "none", "-c", "256", "--threads", "1")
-# Ray's workers have nice 15 otherwise: beside other work they do not come to start.
+# Ray's workers run with nice 15 by default. On a busy machine they would not start in time.
 RAY_SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 
 
 def replicas_of(session):
-    """The processes `serval serve` of a session."""
+    """Returns the ids of the session's `serval serve` processes."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
@@ -87,7 +87,7 @@ class Ray(Case):
                 return
             time.sleep(0.5)
         self.log.seek(0)
-        self.fail(f"{count} replicas did not come: {self.log.read()[-3000:]!r}")
+        self.fail(f"{count} replicas did not start: {self.log.read()[-3000:]!r}")
 
     def test_a_replica_that_dies_costs_only_answers_that_had_begun(self):
         expected = self.server.post("/v1/completions", BODY)[1]["choices"][0]["text"]

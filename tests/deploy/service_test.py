@@ -1,4 +1,4 @@
-"""systemd understands the service that the Debian package installs."""
+"""systemd accepts the service that the Debian package installs."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ from pathlib import Path
 
 PROGRAM = Path(os.environ.get("SERVAL_TEST_PROGRAM", "build/bin/serval")).resolve()
 UNIT = Path(__file__).resolve().parents[2] / "deploy/systemd/serval.service"
-SKIPPED = 77  # as CMakeLists.txt says
+SKIPPED = 77  # SKIP_RETURN_CODE in CMakeLists.txt
 
 
 class Service(unittest.TestCase):
@@ -24,7 +24,7 @@ class Service(unittest.TestCase):
     def test_systemd_understands_it(self):
         text = UNIT.read_text().replace("/usr/bin/serval", str(PROGRAM))
         self.assertEqual(self.complaints(text), [])
-        self.assertNotEqual(self.complaints(text.replace("Restart=on-failure", "Restart=sometimes")), [], "it would say so")
+        self.assertNotEqual(self.complaints(text.replace("Restart=on-failure", "Restart=sometimes")), [], "it reports errors")
 
 
 if __name__ == "__main__":
