@@ -1,5 +1,5 @@
-// How much of a long test is run: everything, or a part. SERVAL_TEST_DIVISOR=4 asks for a quarter, for builds
-// in which all code is slow; a test is never left out as a whole.
+// Runs only a part of long tests in slow builds: with SERVAL_TEST_DIVISOR=4 a quarter. No test is skipped
+// completely.
 #pragma once
 
 #include <algorithm>
@@ -13,12 +13,12 @@ inline uint32_t sample_divisor() {
   return text == nullptr ? 1 : std::max(1U, static_cast<uint32_t>(std::strtoul(text, nullptr, 10)));
 }
 
-// The number of repetitions to run out of `full`, one at least.
+// The number of repetitions to run out of `full`; at least one.
 inline uint32_t sampled(uint32_t full) {
   return std::max(1U, full / sample_divisor());
 }
 
-// Whether the case of this number is among those to run; the first always is.
+// Whether to run the case of this number. Always true for case 0.
 inline bool in_sample(uint32_t number) {
   return number % sample_divisor() == 0;
 }

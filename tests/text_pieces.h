@@ -1,4 +1,4 @@
-// Texts that come piece by piece.
+// Texts that arrive in pieces.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace serval::testing {
 
-// The text, so many bytes at a time. It must outlive what is returned.
+// Returns `text` in pieces of `bytes` bytes. `text` must outlive the returned function.
 inline TextPieces pieces_of(std::string_view text, std::size_t bytes) {
   return [=]() mutable {
     const std::string_view piece = text.substr(0, bytes);
@@ -17,7 +17,7 @@ inline TextPieces pieces_of(std::string_view text, std::size_t bytes) {
   };
 }
 
-// `first`, then `next` again and again; `given` counts them.
+// Returns `first`, then `next` forever. `given` counts the pieces.
 inline TextPieces without_end(std::string_view first, std::string_view next, std::size_t& given) {
   given = 0;
   return [=, &given] { return given++ == 0 ? first : next; };

@@ -1,4 +1,4 @@
-// Records of serval bench, of GPUs that are not there.
+// Records of serval bench for GPUs, without a GPU.
 #include "engine/cli/measure/bench_result.h"
 
 #include <vector>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kLimit = 4000;  // 1e9 bytes a second
 
-// Has a program, and runs none.
+// A backend with a program that is never run.
 class NoRun final : public Backend {
  public:
   explicit NoRun(uint32_t ranks) : state_(program_.limits) { program_.num_devices = ranks; }

@@ -1,4 +1,4 @@
-// What a measured exchange between ranks becomes in tables and records.
+// Tables and records of a measured exchange between ranks.
 #include "engine/cli/measure/exchange_result.h"
 
 #include "gmock/gmock.h"
