@@ -1,4 +1,4 @@
-"""Damaged, lying and hostile input: one line that names the file, the exit code, and nothing on stdout."""
+"""Damaged, inconsistent and hostile input gives one line that names the file, the exit code, and nothing on stdout."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from harness import Case, run
 
 
 class BadInput(Case):
-    """Each test breaks one thing in a model that is otherwise whole."""
+    """Each test breaks one thing in a valid model."""
 
     def setUp(self):
         self.broken = self.path(self.id().rsplit(".", 1)[-1])
@@ -263,7 +263,7 @@ class Prompts(Case):
 
 class Memory(BadInput):
     def test_more_weights_than_memory(self):
-        """Each dimension is within its limit; all of them together are hundreds of terabytes."""
+        """Each dimension is within its limit, but together they need hundreds of terabytes."""
         os.remove(self.file("model.safetensors"))
         huge = {"hidden_size": 1 << 16, "intermediate_size": 1 << 18, "num_hidden_layers": 1000}
         self.rewrite_json("config.json", lambda config: config.update(huge))

@@ -1,4 +1,4 @@
-"""serval bench: rows as llama-bench has them. How fast it is, is not tested."""
+"""serval bench: rows in llama-bench's format. Does not test speed."""
 
 import csv
 import io
@@ -144,7 +144,7 @@ class Bench(Case):
             with self.subTest(gpus=gpus):
                 arguments = ["bench", "--op", "all-reduce", "--backend", "auto", "--gpus", gpus, "--bytes", "16K"]
                 result = self.check_fails(1, arguments=arguments)
-                # With device code and no driver, the driver is what is missing.
+                # A build with device code reports the missing driver.
                 self.assertRegex(result.stderr.decode(), "serval: error: .*(GPU|no NVIDIA driver)")
 
     def test_0_leaves_a_kind_out(self):
@@ -161,7 +161,7 @@ class Bench(Case):
 
 
 class InTurn(unittest.TestCase):
-    """benchmarks/in_turn.py: what two executables take, beside each other."""
+    """benchmarks/in_turn.py compares the times of two executables."""
 
     SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks/in_turn.py"
 

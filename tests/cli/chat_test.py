@@ -81,7 +81,7 @@ class ChatInAPipe(Case):
             process.stdin.write(b"hello\n")
             process.stdin.flush()
             process.stdout.readline()
-            # One that arrives while the answer ends belongs to the answer, so it may take a second.
+            # A signal that arrives before the answer has ended only ends the answer, so send more than one.
             while process.poll() is None:
                 process.send_signal(number)
                 time.sleep(0.5)
@@ -90,7 +90,7 @@ class ChatInAPipe(Case):
 
 
 class ChatWithTheBundledModel(unittest.TestCase):
-    """What is read of a turn decides the time to its first token; docs/cli.md says how long that takes."""
+    """A turn must not prefill earlier turns again: this decides the time to its first token (docs/cli.md)."""
 
     STORY = "Once upon a time there was a little fox who lived by the river. She went out to look for berries. "
     QUESTION = "Now tell me a story about an owl."
@@ -112,7 +112,7 @@ class ChatWithTheBundledModel(unittest.TestCase):
         self.assertLess(self.read(long), 30)
 
     def test_an_answer_is_not_read_again_whatever_its_tokens(self):
-        # Of the letters t and h alone: its text has an encoding that is shorter, with the token "th".
+        # The biased answer has only the tokens "t" and "h". Encoding its text again would give the token "th".
         letters = [run("tokenize", "-p", letter).stdout.split()[-1].decode() for letter in "th"]
         biases = [word for letter in letters for word in ["-l", f"{letter}+100"]]
         answers = self.answers([self.QUESTION] * 3, "-n", "40", "--temp", "100", *biases)
@@ -151,7 +151,7 @@ class ChatOnATerminal(Case):
         self.assertEqual(chat.finish(), 0)
 
     def ask_at_length(self, chat):
-        """Asks for an endless answer; returns once it has begun."""
+        """Requests an endless answer; returns when it has begun."""
         at = chat.wait_for(PROMPT)
         chat.type(b"hello\n")
         at = chat.wait_for(b"hello\r\n", at)
@@ -171,7 +171,7 @@ class ChatOnATerminal(Case):
     def test_a_full_context_is_said_and_reset_begins_anew(self):
         chat = self.chat("-c", "64", "--log-level", "info")
         at = chat.wait_for(PROMPT)
-        chat.type(b"hello\n")  # is answered until the context is full
+        chat.type(b"hello\n")  # the answer fills the context
         at = chat.wait_for(b"the context is full; /reset begins a new conversation", at)
         at = chat.wait_for(PROMPT, at)
         chat.type(b"again\n")

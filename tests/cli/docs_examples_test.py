@@ -1,10 +1,10 @@
-"""docs/cli.md shows what the program prints: each example is run, and what it prints is compared.
+"""Runs each example of docs/cli.md and compares its output with the page.
 
-Times, and what differs between machines, count as equal. A block is left out where a comment before it says so:
+Times and properties of the machine may differ. A block is not compared if a comment precedes it:
 
-    <!-- not compared: what stands in the way -->
+    <!-- not compared: REASON -->
 
-With SERVAL_WRITE_DOCS set, outputs that differ are written into the page (JSON, which it spreads out, as one line).
+With SERVAL_WRITE_DOCS set, writes outputs that differ into the page. JSON that the page spreads out becomes one line.
 """
 
 import json
@@ -22,7 +22,7 @@ DOCS = os.path.join(os.path.dirname(__file__), "../../docs/cli.md")
 BLOCK = re.compile(r"^(?:<!-- not compared: (?P<reason>[^\n]+) -->\n)?```console\n(?P<text>.*?)^```$", re.M | re.S)
 ANY_LINES = "…"  # stands for the rest of an output
 
-# Figures that no two runs have in common.
+# Figures that differ between runs or machines.
 VARYING = [
     (r"(this machine's first|that with the least free memory)$", "an H200"),
     (r"\d+(\.\d+)? ms", "N ms"),
@@ -32,14 +32,14 @@ VARYING = [
     (r"^(  (compiler|backends|system|cpu|threads|memory_bytes|kv_tokens_that_fit|directory) +)\S.*$", r"\1X"),  # info
 ]
 TIMES = re.compile(r".*(_ms|_per_second)$")
-MOST_OFF = 1e-4  # of a log-probability: exponentials differ in their last bit between C libraries
+MOST_OFF = 1e-4  # allowed difference of log-probabilities: exp() differs in its last bit between C libraries
 
-# Commands that only take long are told to take less; it does not show.
+# Shortens commands without a change of their output's format.
 SHORTER = {"SERVAL_REPETITIONS": "1"}
 
 
 def examples():
-    """(command, expected output, whether it is compared), in the order of the page."""
+    """Yields (command, expected output, whether to compare it) in the order of the page."""
     with open(DOCS, encoding="utf-8") as file:
         page = file.read()
     for block in BLOCK.finditer(page):
@@ -49,7 +49,7 @@ def examples():
 
 
 def shell(command, directory):
-    """What a terminal would show."""
+    """Returns stdout and stderr as a terminal would show them."""
     env = environment({**SHORTER, "PATH": f"{directory}/bin:{os.environ['PATH']}"})
     if "--backend" in command:
         del env["SERVAL_BACKEND"]
@@ -87,7 +87,7 @@ def agrees(found, expected):
 
 
 def with_figures_of(expected, found):
-    """`found`, where lines that differ in figures alone are those of the page."""
+    """Returns `found`, with the page's lines in place of those that differ only in figures."""
     kept = {without_figures(line): line for line in expected.splitlines(keepends=True)}
     return "".join(kept.get(without_figures(line), line) for line in found.splitlines(keepends=True))
 

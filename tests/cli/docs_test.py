@@ -1,4 +1,4 @@
-"""docs/cli.md describes every flag, and no flag that there is not."""
+"""docs/cli.md describes every flag, and only existing flags."""
 
 import os
 import re

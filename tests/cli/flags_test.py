@@ -1,4 +1,4 @@
-"""Flags: what is out of range is refused in one line that names the flag, the value and the limit."""
+"""A flag's value out of range is refused with one line that names the flag, the value and the limit."""
 
 import unittest
 

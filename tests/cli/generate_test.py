@@ -1,4 +1,4 @@
-"""serval generate: one prompt, several, files of prompts; JSON; seeds; what goes where."""
+"""serval generate: one prompt, several, files of prompts; JSON; seeds; stdout and stderr."""
 
 import json
 import os
@@ -120,7 +120,7 @@ class Generate(Case):
         self.check_fails(1, "nowhere.txt", arguments=["generate", "--prompt-file", "nowhere.txt"])
 
     def test_control_tokens_in_a_prompt_are_text_unless_special(self):
-        for flags, tokens in [([], 9), (["--special"], 2)]:  # of the bundled model: BOS and the token
+        for flags, tokens in [([], 9), (["--special"], 2)]:  # 2 tokens: BOS and the control token
             result = run("generate", "-p", "<|eot_id|>", "-n", "1", "--json", *flags)
             self.assertEqual(json.loads(result.stdout)["responses"][0]["prompt_tokens"], tokens)
 
@@ -151,7 +151,7 @@ class Generate(Case):
         self.assertEqual([a["answer"] for a in answers], [0, 1, 2])
         for answer in answers:
             schema.check(answer, schema.load("response.schema.json"))
-        # Of several prompts each has a stream of its own, too.
+        # Repeated prompts use different random streams, too.
         repeated = self.responses(*["-p", prompt] * 3, *asked)
         self.assertEqual([a["tokens"] for a in answers], [r["tokens"] for r in repeated])
         self.assertEqual(len({str(a["tokens"]) for a in answers}), 3)
@@ -178,7 +178,7 @@ class Generate(Case):
         self.assertEqual((response["prompt"], response["tokens"]), ("abc", by_text["tokens"]))
         self.assertEqual((other["prompt"], other["prompt_tokens"]), ("abc", 3))
         self.assertTrue(self.generate("--prompt-ids", "97,98", "-n", "1").stdout.startswith(b"ab"))
-        # A token that is no text: <|im_start|>.
+        # Token 257 is the control token <|im_start|>.
         for flags, prompt in [([], "a"), (["--special"], "<|im_start|>a")]:
             found = self.responses("--prompt-ids", "257,97", "-n", "1", *flags)[0]
             self.assertEqual((found["prompt"], found["prompt_tokens"]), (prompt, 2))
@@ -188,7 +188,7 @@ class Generate(Case):
         )  # fmt: skip
 
     def test_an_answer_ends_at_its_deadline(self):
-        # Nothing is this quick, and nothing else would end these answers within an hour.
+        # The first deadline has passed before any token. Without a deadline, the answers would take an hour.
         for deadline in ["0.000001", "0.2"]:
             result = self.generate("-p", "x", "-p", "y", "-c", "200000", "--ignore-eos", "--json", "--deadline", deadline)
             for response in json.loads(result.stdout)["responses"]:
@@ -247,7 +247,7 @@ class Generate(Case):
 
 class BundledModel(unittest.TestCase):
     def test_an_answer_to_a_file_is_printed_while_others_are_generated(self):
-        # The long prompt leaves room for a few tokens, the short one for seconds of them.
+        # After the long prompt only a few tokens fit into the context; the short prompt's answer takes seconds.
         prompts = b"Once\n" + b"Once upon a time there was a fox. " * 203 + b"\n"
         process = start(
             "generate", "-f", "-", "--json", "-s", "1", "--ignore-eos", "-c", "2048",

@@ -1,4 +1,4 @@
-"""Runs the executable: in pipes, on a terminal, with files and an environment of its own."""
+"""Runs the executable: in pipes or on a terminal, with a separate environment and temporary files."""
 
 import fcntl
 import os
@@ -14,18 +14,18 @@ import unittest
 import tiny_model
 
 PROGRAM = os.environ.get("SERVAL_TEST_PROGRAM", "build/bin/serval")
-PATIENCE = 240  # seconds that nothing but a hang takes
-BACKEND = os.environ.get("SERVAL_TEST_BACKEND", "host")  # which every machine has, and without a notice
+PATIENCE = 240  # seconds; only a hang takes longer
+BACKEND = os.environ.get("SERVAL_TEST_BACKEND", "host")  # works on every machine and prints no notice
 
 
 def environment(extra=None):
-    """The caller's, without any SERVAL_ variable."""
+    """Returns the caller's environment without SERVAL_ variables."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("SERVAL_") or k == "SERVAL_ASSETS"}
     return {**kept, "SERVAL_BACKEND": BACKEND, "TERM": "xterm", **(extra or {})}
 
 
 def default_signals():
-    """A shell's background job ignores SIGINT, and its children would too."""
+    """Restores the default handlers: a background job of a shell ignores SIGINT, and its children inherit this."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
@@ -46,10 +46,10 @@ def run(*arguments, stdin=b"", env=None):
 
 
 class Terminal:
-    """The executable on a terminal: what it writes can be waited for, and keys typed."""
+    """Runs the executable on a terminal. Tests type keys and wait for output."""
 
     def __init__(self, *arguments, env=None, stdin=None, stdout=None):
-        """stdin and stdout may be taken off the terminal; stderr is always on it."""
+        """`stdin` and `stdout` may replace the terminal; stderr is always the terminal."""
         self.fd, child = pty.openpty()
         self.screen = b""
 
@@ -89,12 +89,12 @@ class Terminal:
             self.screen += chunk
 
     def wait_for(self, text, after=0):
-        """Reads until `text` stands on the screen from `after` on; returns the place behind it."""
+        """Reads until `text` is in the output from position `after` on; returns the position after it."""
         self._wait_until(lambda: text in self.screen[after:], repr(text))
         return self.screen.index(text, after) + len(text)
 
     def wait_for_more(self, after):
-        """Reads until anything stands behind `after`; returns the place behind it."""
+        """Reads until the output is longer than `after`; returns its length."""
         self._wait_until(lambda: len(self.screen) > after, "anything more")
         return len(self.screen)
 
@@ -116,7 +116,7 @@ class Terminal:
 
 
 class Case(unittest.TestCase):
-    """A temporary directory with a small model of random weights in it."""
+    """A test case with a temporary directory that has a small model with random weights."""
 
     @classmethod
     def setUpClass(cls):
@@ -135,7 +135,7 @@ class Case(unittest.TestCase):
         return terminal
 
     def check_fails(self, code, *needles, arguments, stdin=b"", env=None):
-        """Nothing on stdout, one line on stderr that holds the needles, and the exit code."""
+        """Checks the exit code, that stdout is empty, and that stderr has one error line with all `needles`."""
         result = run(*arguments, stdin=stdin, env=env)
         message = result.stderr.decode(errors="replace")
         errors = [line for line in message.splitlines() if line.startswith("serval: error: ")]

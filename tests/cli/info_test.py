@@ -1,4 +1,4 @@
-"""serval info: facts without loading weights."""
+"""serval info: facts about models and machines, without loading weights."""
 
 import json
 import unittest
@@ -24,7 +24,7 @@ class Info(Case):
     def test_the_split_over_gpus_is_described(self):
         rank = self.facts("-m", "llama-3.1-70b", "--gpus", "4")["rank"]
         self.assertEqual((rank["gpus"], rank["heads"], rank["kv_heads"], rank["slice_columns"]), (4, 16, 2, 2048))
-        # A quarter of the weights, but for the norms, which each GPU has.
+        # Each GPU has a quarter of the weights and all norms.
         whole = 2 * 161 * 8192
         all_weights = self.facts("-m", "llama-3.1-70b")["model"]["weight_bytes"]
         self.assertEqual(rank["weight_bytes"], (all_weights - whole) // 4 + whole)
@@ -38,11 +38,11 @@ class Info(Case):
         self.assertEqual((rank["heads"], rank["kv_heads"], rank["ranks_of_a_kv_head"]), (4, 1, 1))
 
     def test_a_size_of_the_kv_cache_becomes_tokens(self):
-        # 3,584 bytes a token of the bundled model, in whole blocks of 64 tokens.
+        # The bundled model needs 3,584 bytes per token, in whole blocks of 64 tokens.
         self.assertEqual(self.facts("--kv-cache-memory", "16M")["model"]["kv_cache_tokens"], 73 * 64)
         self.assertEqual(self.facts("--kv-cache-memory", "48G")["model"]["kv_cache_tokens"], (48 << 30) // (64 * 3584) * 64)
         model = self.facts("--kv-cache-memory", "50%")["model"]
-        # The free memory may change between the two looks at it.
+        # The free memory may change between its two readings.
         share = model["kv_cache_tokens"] / model["kv_tokens_that_fit"]
         self.assertTrue(0.4 < share < 0.6, msg=model)
         self.assertNotIn("kv_cache_tokens", self.facts()["model"])

@@ -1,4 +1,4 @@
-"""Models by their names in Hugging Face's cache, in GGUF files, and serval models."""
+"""Models in Hugging Face's cache by name, models in GGUF files, and serval models."""
 
 import json
 import os
@@ -15,7 +15,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 def cache_model(hub, name, write, reference="main"):
-    """Lays a model out as huggingface_hub does; `write` puts its files into the snapshot's folder."""
+    """Creates a model's folders as huggingface_hub does. `write` writes the files into the snapshot's folder."""
     folder = pathlib.Path(hub) / f"models--{name.replace('/', '--')}"
     snapshot = folder / "snapshots" / COMMIT
     snapshot.mkdir(parents=True)

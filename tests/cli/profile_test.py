@@ -66,17 +66,17 @@ class Profile(Case):
         whole = self.on_host("-p", "40", "--max-batch-tokens", "64")
         self.assertEqual(whole["tokens"], 1)
         self.check_adds_up(whole)
-        self.check_adds_up(self.on_host("-p", "40"))  # of three passes
+        self.check_adds_up(self.on_host("-p", "40"))  # the prompt takes three passes
 
     def test_the_last_pass_of_a_prompt_is_simulated(self):
         whole = self.simulated("-p", "40", "--max-batch-tokens", "64")
         self.assertEqual((whole["source"], whole["tokens"]), ("sim", 1))
         self.check_adds_up(whole)
-        last = self.simulated("-p", "40", "--max-batch-tokens", "16")  # of three passes
+        last = self.simulated("-p", "40", "--max-batch-tokens", "16")  # the last of three passes
         self.check_adds_up(last)
 
     def test_a_pass_has_no_more_tokens_than_the_kv_cache(self):
-        arguments = ("-p", "40", "--depth", "0")  # of a context of 42: one block of 64 tokens
+        arguments = ("-p", "40", "--depth", "0")  # a context of 42 tokens needs one block of 64
         self.check_adds_up(self.report("-m", "llama-3.2-1b", "--backend", "sim", "--sms", "3", *arguments))
         for backend in ["sim", "host"]:
             with self.subTest(backend=backend):
@@ -117,7 +117,7 @@ class Profile(Case):
 
     def test_a_layer_of_two_gpus_can_be_drawn_with_what_crosses_the_link(self):
         trace, picture = self.path("ranks.json.gz"), self.path("layer.svg")
-        self.profile("--backend", "sim", *SMALL, "--gpus", "2", "--trace", trace)  # the bundled model has layers enough
+        self.profile("--backend", "sim", *SMALL, "--gpus", "2", "--trace", trace)  # the bundled model, which has enough layers
         self.assertEqual(self.draw(trace, picture, "0").returncode, 0)
         drawn = xml.etree.ElementTree.parse(picture).getroot()
         words = [text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text")]

@@ -1,14 +1,14 @@
-"""Spoils program files (docs/program_format.md)."""
+"""Makes program files invalid (docs/program_format.md)."""
 
 import struct
 
-HEADER_BYTES = 41  # up to the machine's name
+HEADER_BYTES = 41  # bytes before the machine's name
 MACHINE_BYTES = 4 + 4 + 5 * 8
 RECORD_BYTES, WAIT_BYTES = 128, 12
 
 
 def waits_of(data):
-    """Offsets of a program file's waits."""
+    """Returns the offsets of a program file's waits."""
     at = HEADER_BYTES
     at += 4 + struct.unpack_from("<I", data, at)[0] + MACHINE_BYTES
     for size in (RECORD_BYTES, 4):  # instructions, queue_begin
@@ -18,7 +18,7 @@ def waits_of(data):
 
 
 def lower_a_threshold(path):
-    """Lowers the first threshold of two or more by one. Returns its counter and what it was."""
+    """Lowers the first threshold above 1 by one. Returns its counter and its former value."""
     with open(path, "rb") as file:
         data = bytearray(file.read())
     for wait in waits_of(data):

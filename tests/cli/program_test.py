@@ -1,4 +1,4 @@
-"""serval generate --program: a stored program runs on the model that it was compiled from, and on no other."""
+"""serval generate --program: a stored program runs only with the model that it was compiled for."""
 
 import struct
 import unittest

@@ -1,4 +1,4 @@
-"""The progress bar: on a terminal, and nowhere else."""
+"""The progress bar is shown only on a terminal."""
 
 import subprocess
 import unittest

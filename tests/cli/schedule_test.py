@@ -1,4 +1,4 @@
-"""serval schedule: programs as statistics, listings and files, without weights."""
+"""serval schedule: statistics, listings and files of programs, without weights."""
 
 import json
 import os
@@ -73,14 +73,14 @@ class Schedule(Case):
         self.assertNotIn("attention", tiles)
         self.assertIn("planned_attention", tiles)
         self.assertEqual(self.ops_of("--rows", "64"), tiles)
-        # Up to 2,048 rows are eight tiles of 256.
+        # 2,048 rows are eight tiles of 256.
         self.assertGreater(self.ops_of("--rows", "2048")["gate_up_silu"], self.ops_of("--rows", "256")["gate_up_silu"])
         self.assertEqual(self.ops_of("--rows", "2", "--batch-invariant"), tiles)
-        # Of one row, vectors are added up in the order of tiles.
+        # A single row is multiplied as a vector, with sums in tile order.
         one = self.ops_of("--rows", "1", "--batch-invariant")
         self.assertIn("planned_attention", one)
         self.assertEqual(one["gate_up_silu"], few["gate_up_silu"])
-        # The most tokens of a pass have a program of their own.
+        # The largest pass has its own program.
         self.assertEqual(self.ops_of("--rows", "100", "--max-batch-tokens", "100"), self.ops_of("--rows", "256"))
 
     def test_the_host_has_one_program_for_all_passes(self):
@@ -128,7 +128,7 @@ class BadPrograms(Case):
             with open(self.program, "wb") as file:
                 file.write(damaged)
             result = run("schedule", self.program)
-            # Damage to a name is still a program.
+            # A file with a damaged name is still a valid program.
             self.assertIn(result.returncode, (0, 1), msg=(place, result.stderr))
 
     def test_how_to_compile_has_no_meaning_for_it(self):

@@ -1,4 +1,4 @@
-"""Checks a value against the part of JSON Schema (2020-12) that the schemas here use."""
+"""Validates values with the part of JSON Schema (2020-12) that this folder's schemas use."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def load(name):
 
 def has_type(value, name):
     if isinstance(value, bool):
-        return name == "boolean"  # which Python takes for an integer, too
+        return name == "boolean"  # in Python, a bool is also an int
     return isinstance(value, TYPES[name])
 
 

@@ -1,4 +1,4 @@
-"""The schema checker the other tests rely on refuses what it should."""
+"""The schema checker of the other tests refuses invalid values."""
 
 import unittest
 

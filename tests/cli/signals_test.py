@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: the status a shell expects, and what was made so far is kept."""
+"""SIGINT and SIGTERM: the exit status that shells expect, and the output so far is kept."""
 
 import json
 import os
@@ -18,7 +18,7 @@ class Signals(Case):
 
     def test_ctrl_c_ends_generate_with_130(self):
         process = self.endless()
-        process.stdout.read(2)  # it generates
+        process.stdout.read(2)  # generation has begun
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, 130, msg=err)
@@ -42,8 +42,8 @@ class Signals(Case):
 
     def test_json_is_whole_although_interrupted(self):
         process = self.endless("--json", "--progress", "on")
-        process.stderr.read(1)  # loading has begun; generation is near
-        # The signal is to come while it generates; while it loads the program ends at once, without any output.
+        process.stderr.read(1)  # loading has begun
+        # Waits for generation: a signal during loading would end the program immediately, without output.
         try:
             process.wait(timeout=2)
         except subprocess.TimeoutExpired:
@@ -59,7 +59,7 @@ class Signals(Case):
             "bench", *self.with_model, "-p", "0", "-n", "100000", "-r", "100",
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
-        process.stdout.read(2)  # the table's head
+        process.stdout.read(2)  # the table has begun
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, 130, msg=err)

@@ -1,4 +1,4 @@
-"""Where stdout goes: a pipe that closes, a full disk, nowhere."""
+"""stdout that is a closed pipe, a file on a full disk, or closed."""
 
 import os
 import subprocess

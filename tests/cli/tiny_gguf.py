@@ -1,4 +1,4 @@
-"""Writes a very small Llama as a GGUF file whose weights are all zero."""
+"""Writes a very small Llama as a GGUF file with zero weights."""
 
 import struct
 
@@ -21,7 +21,7 @@ NAMES = {
 
 
 def value(of):
-    """The number of a value's type, and its bytes."""
+    """Returns GGUF's number of the value's type, and the value's bytes."""
     if isinstance(of, bool):
         return 7, struct.pack("<B", of)
     if isinstance(of, int):
@@ -35,7 +35,7 @@ def value(of):
 
 
 class File:
-    """Of version 3."""
+    """A GGUF file of version 3."""
 
     def __init__(self, fields):
         self.fields, self.tensors, self.data = [], [], b""
@@ -83,7 +83,7 @@ def write(path):
         "tokenizer.ggml.eos_token_id": config["eos_token_id"],
         "tokenizer.chat_template": tiny_model.CHATML,
     }
-    fields["tokenizer.ggml.tokens"][ord("z")] = "ab"  # so that there is a merge to read
+    fields["tokenizer.ggml.tokens"][ord("z")] = "ab"  # the result of the only merge
     fields["tokenizer.ggml.tokens"][ord("~")] = alphabet[ord("z")]
     file = File(fields)
     for name, shape in tiny_model.tensor_shapes(config).items():

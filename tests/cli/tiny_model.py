@@ -1,4 +1,4 @@
-"""Writes a very small Llama as a Hugging Face directory, whole or broken in one place."""
+"""Writes a very small Llama as a Hugging Face directory. Arguments change single values of its configuration."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def config(**changes):
 
 
 def byte_alphabet():
-    """GPT-2's printable character for each byte."""
+    """Returns GPT-2's printable character for each byte."""
     printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [b for b in range(BYTES) if b not in printable]
     return {**{b: chr(b) for b in printable}, **{b: chr(0x100 + i) for i, b in enumerate(others)}}
@@ -110,7 +110,7 @@ def safetensors_header(c):
 
 
 def safetensors(header, data_bytes):
-    """A file whose weights are all zero."""
+    """Returns a file with this header and zero weights."""
     text = json.dumps(header).encode()
     return struct.pack("<Q", len(text)) + text + bytes(data_bytes)
 

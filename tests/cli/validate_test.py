@@ -1,4 +1,4 @@
-"""serval validate: programs are proven, or refused with a reason."""
+"""serval validate: accepts correct programs and refuses others with a reason."""
 
 import json
 import unittest
@@ -37,7 +37,7 @@ class Validate(Case):
         file = self.path("tiles")
         self.assertEqual(run("schedule", "--sms", "2", "--rows", "64", "-o", file).returncode, 0)
         self.assertIn("valid: ", self.validate(file))
-        # The host's threads run them, too, in any order that their counters allow.
+        # The program also runs on the host, with the same text in every order that the counters allow.
         story = ["-p", "Once upon a time", "-n", "4", "--temp", "0"]
         texts = {
             run("generate", "--program", file, "--interleaving", seed, "--checked", *story).stdout
@@ -74,7 +74,7 @@ class Validate(Case):
     def test_the_program_of_one_row_with_batch_invariant_runs_on_the_host(self):
         file = self.path("row")
         self.assertEqual(run("schedule", "--sms", "2", "--rows", "1", "--batch-invariant", "-o", file).returncode, 0)
-        self.assertIn(b" square_cols=72 ", run("schedule", file, "--disassemble").stdout)  # in tile order
+        self.assertIn(b" square_cols=72 ", run("schedule", file, "--disassemble").stdout)  # the sums are in tile order
         self.assertIn("valid: ", self.validate(file))
         result = run("generate", "--program", file, "-p", "Once upon a time", "-n", "4", "--temp", "0")
         self.assertEqual(result.returncode, 0, msg=result.stderr)
