@@ -1,4 +1,4 @@
-// One function turns a model into a program that may run.
+// Compiling a model gives a valid program.
 #include "engine/compile/compile_model.h"
 
 #include "gmock/gmock.h"

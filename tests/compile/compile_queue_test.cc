@@ -1,4 +1,4 @@
-// Programs that are compiled while others run: when, on which thread, and what becomes of errors.
+// Compiling programs while others run: order, threads and errors.
 #include "engine/compile/compile_queue.h"
 
 #include <atomic>
@@ -15,7 +15,7 @@
 namespace serval {
 namespace {
 
-// For as many SMs: it is known by them.
+// The number of SMs identifies the program.
 ValidProgram compiled(uint32_t sms) {
   return compile_model(testing::tiny_config(), host_machine(sms), {.context = 64, .sequences = 1});
 }
@@ -27,7 +27,7 @@ CompileQueue::Job job(uint32_t sms, std::atomic<int>* begun = nullptr) {
   };
 }
 
-// Begins, and goes on when it may.
+// A task that signals `begun` and waits for `may_go_on`.
 struct HeldUp {
   std::promise<void> begun, may_go_on;
 

@@ -1,4 +1,4 @@
-// The programs that a model is compiled into for a GPU, of which arithmetic and for how many rows.
+// The programs into which a model is compiled for a GPU: their arithmetic classes and row limits.
 #include "engine/compile/gpu_programs.h"
 
 #include <string>
@@ -26,8 +26,8 @@ LlamaConfig of_widths(int hidden, int intermediate) {
   return config;
 }
 
-// As "16v 64t": rows, and v where a program multiplies with vectors, o where it adds them up in tile order, t
-// where it multiplies tiles.
+// Describes programs as in "16v 64t": the row limit, then v for vectors, o for vectors with sums in tile
+// order, or t for tiles.
 std::string programs_of(const Model& model, const ProgramLimits& limits) {
   Machine machine = h200_machine();
   machine.sms = 4;
@@ -50,7 +50,7 @@ TEST(GpuPrograms, AreOfVectorsForFewRowsAndOfTilesForMore) {
   EXPECT_EQ(programs_of(model, {.context = 300, .rows = 300}), "16v 64t 128t 256t 300t");
 }
 
-// A single row is multiplied as a vector, and added up as in tiles.
+// A single row is multiplied as a vector, with sums in tile order.
 TEST(GpuPrograms, AreOfTheArithmeticOfTilesWhereTheBatchIsNotToShow) {
   const LlamaConfig model = of_widths(128, 192);
   EXPECT_EQ(programs_of(model, {.context = 300, .rows = 1, .batch_invariant = true}), "1o");
@@ -97,7 +97,7 @@ TEST(GpuPrograms, AreCompiledOneByOneForAPass) {
   EXPECT_THROW(rows_of(301, true), Error);
 }
 
-// A placement for 16 rows takes one sequence of llama-3.2-1b a tenth longer.
+// With the placement for 16 rows, a pass of one sequence of llama-3.2-1b takes a tenth longer.
 TEST(GpuPrograms, OfVectorsArePlacedForOneSequence) {
   LlamaConfig model = preset_config("llama-3.2-1b");
   model.num_layers = 2;
@@ -111,8 +111,8 @@ TEST(GpuPrograms, OfVectorsArePlacedForOneSequence) {
   }
 }
 
-// Tiles beyond the rows that a program is placed for cost nothing in the cost model: they would all come to
-// lie on a few SMs.
+// In the cost model, tiles beyond the rows that a program is placed for cost nothing, so all of them would be
+// placed on a few SMs.
 TEST(GpuPrograms, OfTilesArePlacedForAllTheirRows) {
   LlamaConfig model = preset_config("llama-3.2-1b");
   model.num_layers = 2;

@@ -1,4 +1,4 @@
-// A set of programs: which one a pass runs, and what they must have in common.
+// A set of programs: the choice of a pass's program, and the properties that all programs must share.
 #include "engine/compile/program_set.h"
 
 #include <functional>
@@ -55,7 +55,7 @@ ValidProgram program_of(uint32_t rows, uint32_t tile_rows) {
   return compiled(2, limits, config_for_tiles());
 }
 
-// The two arithmetic classes.
+// Passes of the two arithmetic classes use different programs.
 TEST(ProgramSet, TakesTilesForPromptsAndForMoreRowsThanVectorsHave) {
   const ProgramSet set({{16, program_of(16, 0)}, {32, program_of(32, 64)}, {100, program_of(100, 64)}});
   const auto rows = [&](uint32_t row_bound, bool reads_prompts) {
@@ -101,7 +101,7 @@ TEST(ProgramSet, SharesLimitsAndWhatOutlivesAPass) {
               HasSubstr("tensor 'model.layers.0.mlp.gate_proj.weight' is not the same"));
 }
 
-// They share one state, made for the largest: a program of fewer rows uses the first ones.
+// Programs share the state of the largest one. A program with fewer rows uses the first rows.
 TEST(ProgramSet, LetsRowsDiffer) {
   const auto of_rows = [](uint32_t rows) {
     return compiled(2, {.context = 300, .sequences = 2, .rows = rows});
@@ -128,7 +128,7 @@ TEST(ProgramSet, LetsActivationsDiffer) {
   EXPECT_NO_THROW(ProgramSet({{4, few}, {16, many}}));
 }
 
-// Of the programs for 4, 16 and all rows: v where it multiplies with vectors, t where it multiplies tiles.
+// For the programs of 4, 16 and all rows: v if it multiplies vectors, t if it multiplies tiles.
 std::string arithmetic_of(const Model& model, const ProgramLimits& limits) {
   const uint32_t classes[] = {4, kDefaultRows};
   const ProgramSet set = compile_programs(model, host_machine(2), limits, {}, classes);
