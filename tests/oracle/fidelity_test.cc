@@ -23,7 +23,7 @@ TEST(Fidelity, MeasuresTheDivergenceOfTheReferencesDistributionFromOurs) {
   EXPECT_EQ(compare_position(reference, reference).kl, 0);
 }
 
-// A naive sum of p (ln p - ln q) loses this in its rounding: it is about ε²/2 · Var.
+// The divergence is about ε²/2 · Var, which a naive sum of p (ln p - ln q) loses in rounding.
 TEST(Fidelity, SeesDivergencesFarBelowTheRoundingOfASum) {
   constexpr size_t kVocab = 128'000;
   constexpr double kShift = 1.0 / (1 << 20);

@@ -1,4 +1,4 @@
-// What the oracle's tests share.
+// Helpers of the oracle's tests.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,8 @@
 
 namespace serval::testing {
 
-// Base of the tests that need the plugin. Where it was built, one that cannot be loaded is a failure.
+// Base class of tests that need the plugin. Skips them if the build has no plugin; fails if a built plugin
+// cannot be loaded.
 class WithTorch : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -25,7 +26,7 @@ class WithTorch : public ::testing::Test {
   }
 };
 
-// One case of tests/data/oracle/goldens.json: a small model of random weights, and what transformers makes of
+// One case of tests/data/oracle/goldens.json: a small model of random weights, and transformers' results for
 // it.
 struct GoldenModel {
   std::string name;
@@ -34,14 +35,14 @@ struct GoldenModel {
   std::vector<int32_t> tokens;
   std::vector<size_t> columns;
   std::vector<std::vector<float>> logits;  // [tokens][columns], fp32
-  double bf16_mean_relative_error = 0;     // of transformers' bf16 pass against its fp32 pass
+  double bf16_mean_relative_error = 0;     // error of transformers' bf16 pass against its fp32 pass
 };
 
-// One thread of the host interpreter.
+// A backend of the host interpreter with one thread.
 std::unique_ptr<Backend> host_backend(const GoldenModel& model, uint32_t context, uint32_t max_sequences);
 std::unique_ptr<Backend> host_backend(const GoldenModel& model, const ProgramLimits& limits);
 
-// The array under `key` of a file in tests/data; throws where there is none.
+// The array under `key` of a file in tests/data. Throws if there is none.
 nlohmann::json read_goldens(const std::string& file, const std::string& key);
 std::vector<GoldenModel> golden_models();
 

@@ -1,4 +1,4 @@
-// The reference against Hugging Face transformers: somebody else's arithmetic, checked with a third party's.
+// Compares the LibTorch reference with Hugging Face transformers, an independent implementation.
 #include "engine/torch/oracle.h"
 
 #include <numeric>
@@ -42,10 +42,10 @@ TEST_F(OracleTest, Fp32LogitsAreThoseOfTransformers) {
   }
 }
 
-// The gate is as strict as the reference's bf16 pass is exact: it must lose no more than PyTorch does.
+// The fidelity gate compares with the error of the reference's bf16 pass, so that error must be near
+// PyTorch's.
 TEST_F(OracleTest, Bf16LosesAsMuchAsTransformersDo) {
-  // LibTorch's products of bf16 depend on the processor: without AVX512-BF16 they were seen to lose 24 %
-  // more.
+  // LibTorch's bf16 products depend on the processor: without AVX512-BF16 a 24 % larger error was measured.
   const double kShare = __builtin_cpu_supports("avx512bf16") != 0 ? 0.1 : 0.3;
   for (const GoldenModel& model : golden_models()) {
     SCOPED_TRACE(model.name);
@@ -92,7 +92,7 @@ TEST_F(OracleTest, RefusesTokensAndCellsThatDoNotExist) {
   EXPECT_EQ(refusal({1}, {0}), "accepted");
 }
 
-// tests/data/stories holds, for whole sequences, the largest logits at some positions and the greedy
+// tests/data/stories contains, for whole sequences, the largest logits at some positions and the greedy
 // continuation.
 TEST_F(OracleTest, BundledModelHasTheLogitsThatTransformersComputed) {
   constexpr float kTolerance = 2e-3F;  // the largest logits are about 20

@@ -1,4 +1,4 @@
-// Loading libserval_torch.so, and its C interface as a caller in C would see it.
+// Loading libserval_torch.so, and its C interface.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>

@@ -18,7 +18,7 @@ namespace {
 
 constexpr uint32_t kContext = 64;
 
-// Of our logits [tokens, vocab], against those that transformers computed.
+// The mean relative error of `logits` [tokens, vocab] against those of transformers.
 double mean_relative_error(const GoldenModel& model, const std::vector<float>& logits) {
   const auto vocab = static_cast<size_t>(model.config.vocab_size);
   double sum = 0;
@@ -44,8 +44,8 @@ TEST(TeacherForcing, GivesLogitsOfEveryPositionNearThoseOfTransformers) {
   }
 }
 
-// Programs that multiply tiles of rows add up in another order, and round the partial sums that ranks
-// exchange: the logits stay nearer than those of a pass in bf16.
+// Programs of tiles add in another order, and ranks exchange rounded partial sums. The error must still be
+// below that of a bf16 pass.
 TEST(TeacherForcing, GivesLogitsNearThoseOfTransformersWhereTilesAreMultiplied) {
   for (const GoldenModel& model : golden_models()) {
     SCOPED_TRACE(model.name);
@@ -65,10 +65,10 @@ TEST(TeacherForcing, GivesLogitsNearThoseOfTransformersWhereTilesAreMultiplied) 
 constexpr uint32_t kBatch = 64;
 constexpr uint32_t kLongContext = 128;
 
-// More than the rows of a pass that may want logits.
+// A text with more tokens than the rows of a pass that may want logits.
 std::vector<int32_t> long_text(const GoldenModel& model) {
   constexpr size_t kTokens = 100;
-  std::mt19937 random(1);  // whose numbers the standard fixes
+  std::mt19937 random(1);  // the standard defines its numbers
   std::vector<int32_t> tokens(kTokens);
   for (int32_t& token : tokens)
     token = static_cast<int32_t>(random() % static_cast<uint32_t>(model.config.vocab_size));
@@ -85,7 +85,7 @@ std::unique_ptr<Backend> tiled_backend(const GoldenModel& model, uint32_t rows, 
                               .batch_invariant = true});
 }
 
-// Another backend, but that it counts launches that read prompts, and may give a row the next row's logits.
+// Wraps a backend. Counts launches that read prompts; can return the next row's logits instead of one row's.
 class Watched final : public Backend {
  public:
   explicit Watched(std::unique_ptr<Backend> backend) : backend_(std::move(backend)) {}
@@ -122,7 +122,7 @@ TEST(TeacherForcing, PassesThatWantMoreLogitsThanTheyMayRunSeveralTimes) {
   ASSERT_EQ(logits.size(), tokens.size() * static_cast<size_t>(model.config.vocab_size));
 }
 
-// A text's logits where passes read it all, or pieces of it, and where a batch decodes it.
+// A text's logits are the same if passes read all of it or pieces of it, and if a batch decodes it.
 TEST(TeacherForcing, HowTilesComeToATextDoesNotShow) {
   for (const GoldenModel& model : golden_models()) {
     SCOPED_TRACE(model.name);
@@ -147,7 +147,7 @@ TEST(TeacherForcing, HowTilesComeToATextDoesNotShow) {
   }
 }
 
-// With programs of vectors and of tiles, too, a batch reads and decodes with those of one kind.
+// A batch reads and decodes with programs of one arithmetic class, even if programs of both exist.
 TEST(TeacherForcing, CopiesHaveTheSameBits) {
   const GoldenModel model = golden_models().front();
   const std::vector<int32_t> tokens = long_text(model);
@@ -174,7 +174,7 @@ TEST(TeacherForcing, CountsLogitsOfCopiesThatDiffer) {
   Watched backend(host_backend(model, kContext, 4));
   backend.wrong_row = 2;
   const DecodedCopies copies = decode_copies(backend, model.tokens, 4);
-  // Copy 2 differs at each position but the one to which it comes first, where the three others differ.
+  // Copy 2 differs at each position except where it comes first; there, the three others differ from it.
   EXPECT_EQ(copies.different, model.tokens.size() - 1 + 3);
 }
 

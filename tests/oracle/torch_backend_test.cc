@@ -1,4 +1,4 @@
-// --backend torch behaves as the host interpreter does; only the logits come from elsewhere.
+// --backend torch behaves like the host interpreter, with LibTorch's logits.
 #include "engine/torch/torch_backend.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ class TorchBackendTest : public WithTorch {
   GoldenModel model;
 };
 
-// Slot 0 reads a prompt of five tokens, slot 1 one of a single token, whose row comes first.
+// Slot 0 reads a prompt of five tokens, slot 1 a prompt of one token, whose row comes first.
 void write_two_sequences(Backend& backend) {
   StateBlock& state = backend.state();
   std::fill(std::begin(state.rows), std::end(state.rows), PassRow{});
@@ -161,7 +161,7 @@ TEST_F(TorchBackendTest, ChecksTheStateBeforeItRuns) {
   EXPECT_THROW(backend->run({.passes = 1}, {}), Error);
 }
 
-// The margins of these goldens are larger than what two fp32 forward passes differ by.
+// The margins of these goldens are larger than the difference between two fp32 forward passes.
 TEST_F(TorchBackendTest, GeneratesWhatTransformersGenerate) {
   EngineOptions options;
   options.backend = "torch";

@@ -1,4 +1,4 @@
-"""serval verify: the gate holds for the bundled model, and breaks where the two sides compute with different weights."""
+"""serval verify: the gate holds for the bundled model, and fails if the two sides use different weights."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def read_header(path):
 
 
 def double_a_norm(path, layer):
-    """Doubles the weights of one layer's input norm: one more in the exponent of each bf16."""
+    """Doubles the weights of one layer's input norm by adding 1 to the exponent of each bf16."""
     header, data = read_header(path)
     begin, end = header[f"model.layers.{layer}.input_layernorm.weight"]["data_offsets"]
     with open(path, "r+b") as file:
