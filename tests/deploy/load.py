@@ -28,12 +28,13 @@ async def ask(port, body, began=None):
     writer.close()
     head, _, rest = answer.partition(b"\r\n\r\n")
     status = int(head.split()[1]) if head else 0
-    whole = b"[DONE]" in rest if body.get("stream") else b"}" in rest[-9:]  # the last bytes may be those of the empty chunk
+    # The bytes after the closing brace may be those of the empty last chunk.
+    whole = b"[DONE]" in rest if body.get("stream") else b"}" in rest[-9:]
     return status, rest, whole
 
 
 def outcome(answers, expected):
-    """Returns the numbers of complete and incomplete answers of status 200. Complete ones must have the expected text."""
+    """Returns the numbers of complete and incomplete answers of status 200. Complete ones must have `expected` as text."""
     whole = [body for status, body, is_whole in answers if status == 200 and is_whole]
     for body in whole:
         if b"[DONE]" in body:
