@@ -117,7 +117,7 @@ void KvBlockPool::put_into_bucket(int32_t block, const KvLink& link, uint64_t ha
   std::ranges::copy(tokens, tokens_of(block).begin());
 }
 
-bool KvBlockPool::is_tail_behind(const Block& block, const KvLink& link, uint64_t tail_hash) const {
+bool KvBlockPool::is_tail_after(const Block& block, const KvLink& link, uint64_t tail_hash) const {
   return block.hash == tail_hash && block.tail_tokens > 0 && block.link.parent == link.parent &&
          block.link.domain == link.domain;
 }
@@ -129,7 +129,7 @@ void KvBlockPool::drop_oldest_tail_of_many(const KvLink& link) {
   uint32_t tails = 0;
   int32_t oldest = kNone;
   for (int32_t block = bucket_of(hash); block != kNone; block = at(block).next_in_bucket) {
-    if (!is_tail_behind(at(block), link, hash)) continue;
+    if (!is_tail_after(at(block), link, hash)) continue;
     ++tails;
     oldest = block;
   }
@@ -151,7 +151,7 @@ std::optional<KvBlockPool::Tail> KvBlockPool::take_tail(const KvLink& link, std:
   Tail best{kNone, 0};
   for (int32_t block = bucket_of(hash); block != kNone; block = at(block).next_in_bucket) {
     const Block& tail = at(block);
-    if (!is_tail_behind(tail, link, hash)) continue;
+    if (!is_tail_after(tail, link, hash)) continue;
     const std::span<const int32_t> own = tokens_of(block).first(tail.tail_tokens);
     const auto common = static_cast<uint32_t>(std::ranges::mismatch(own, tokens).in1 - own.begin());
     if (common > best.tokens) best = {block, common};

@@ -110,7 +110,7 @@ class KvBlockPool {
   void put_into_bucket(int32_t block, const KvLink& link, uint64_t hash, std::span<const int32_t> tokens);
   int32_t& bucket_of(uint64_t hash) { return buckets_[hash & (buckets_.size() - 1)]; }
   int32_t find(const KvLink& link, std::span<const int32_t> tokens, uint64_t hash) const;
-  bool is_tail_behind(const Block& block, const KvLink& link, uint64_t tail_hash) const;
+  bool is_tail_after(const Block& block, const KvLink& link, uint64_t tail_hash) const;
   void drop_oldest_tail_of_many(const KvLink& link);
   void drop(int32_t block);
   void hold(int32_t block);

@@ -140,10 +140,10 @@ void PassLoop::admit() {
   while (!waiting_.empty() && try_to_join(*waiting_.begin()->second)) {
     std::unique_ptr<Sequence> joined = std::move(waiting_.begin()->second);
     waiting_.erase(waiting_.begin());
-    const auto behind =
+    const auto position =
         std::upper_bound(running_.begin(), running_.end(), joined->order(),
                          [](const ServiceOrder& order, const auto& other) { return order < other->order(); });
-    running_.insert(behind, std::move(joined));
+    running_.insert(position, std::move(joined));
   }
 }
 

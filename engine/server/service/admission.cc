@@ -21,24 +21,24 @@ void Admission::open(Engine& engine, std::shared_ptr<EventPump> pump) {
   engine_ = &engine;
   pump_ = std::move(pump);
   const auto running = static_cast<uint32_t>(engine.info().max_sequences);
-  places_ = running + std::max(1U, running / kPartAhead);
+  max_in_engine_ = running + std::max(1U, running / kPartAhead);
   start_next();
 }
 
 void Admission::close() {
   engine_ = nullptr;
-  places_ = 0;
+  max_in_engine_ = 0;
 }
 
 int Admission::retry_after_s() const {
-  const double each = average_s_ / std::max(1U, places_);
+  const double each = average_s_ / std::max(1U, max_in_engine_);
   const double seconds = std::ceil(each * static_cast<double>(waiting()));
   return static_cast<int>(std::clamp(seconds, 1.0, static_cast<double>(kMostRetryAfter_s)));
 }
 
 void Admission::reserve() {
   const uint32_t in_engine = queue_.in_engine();
-  const uint32_t free = places_ > in_engine ? places_ - in_engine : 0;
+  const uint32_t free = max_in_engine_ > in_engine ? max_in_engine_ - in_engine : 0;
   if (waiting() >= size_t{max_queue_} + free) {
     ApiError error(429, "queue_full",
                    fmt::format("{} requests are waiting already; limit: {}", waiting(), max_queue_));
@@ -56,7 +56,7 @@ void Admission::add(const std::shared_ptr<Generation>& generation) {
 }
 
 void Admission::start_next() {
-  while (engine_ != nullptr && queue_.in_engine() < places_) {
+  while (engine_ != nullptr && queue_.in_engine() < max_in_engine_) {
     const auto number = queue_.pop();
     if (!number) return;
     const auto generation = generations_.at(*number);

@@ -43,7 +43,7 @@ class Admission {
   const uint32_t max_queue_;
   Engine* engine_ = nullptr;
   std::shared_ptr<EventPump> pump_;
-  uint32_t places_ = 0;  // limit of answers in the engine
+  uint32_t max_in_engine_ = 0;  // limit of answers in the engine
   FairQueue queue_;
   std::map<uint64_t, std::shared_ptr<Generation>> generations_;  // by ticket id
   size_t preparing_ = 0;

@@ -3,7 +3,7 @@
 namespace serval::server {
 
 void FairQueue::push(const Ticket& ticket) {
-  clients_[ticket.key].waiting.emplace(Place(ticket.priority, ticket.id), ticket.answers);
+  clients_[ticket.key].waiting.emplace(Order(ticket.priority, ticket.id), ticket.answers);
   ++size_;
 }
 
@@ -32,7 +32,7 @@ std::optional<uint64_t> FairQueue::pop() {
 bool FairQueue::erase(const Ticket& ticket) {
   const auto client = clients_.find(ticket.key);
   if (client == clients_.end()) return false;
-  if (client->second.waiting.erase(Place(ticket.priority, ticket.id)) == 0) return false;
+  if (client->second.waiting.erase(Order(ticket.priority, ticket.id)) == 0) return false;
   --size_;
   forget_if_idle(ticket.key);
   return true;

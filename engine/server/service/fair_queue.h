@@ -33,9 +33,9 @@ class FairQueue {
   uint32_t in_engine() const { return in_engine_; }  // answers
 
  private:
-  using Place = std::tuple<int, uint64_t>;  // priority, id
+  using Order = std::tuple<int, uint64_t>;  // priority, id
   struct Client {
-    std::map<Place, uint32_t> waiting;  // → answers
+    std::map<Order, uint32_t> waiting;  // → answers
     uint32_t in_engine = 0;
     uint64_t served = 0;  // value of served_ after its last pop(); 0: never
   };
