@@ -45,8 +45,8 @@ class TextCodec {
   virtual std::optional<std::string> token_bytes(int32_t id, SpecialTokens special) const = 0;
 };
 
-// A codec for models without a tokenizer (random weights): token i < 256 is byte i; the text of any other token
-// is its number, as in "<12345>". Has no BOS and no special tokens.
+// A codec for models without a tokenizer (random weights): token i < 256 is byte i; the text of any other
+// token is its number, as in "<12345>". Has no BOS and no special tokens.
 std::unique_ptr<TextCodec> make_byte_codec(int32_t vocab_size);
 
 }  // namespace serval
