@@ -50,7 +50,7 @@ TEST(CompileQueue, CompilesEachProgramOnce) {
   EXPECT_EQ(begun, 3);
 }
 
-TEST(CompileQueue, CompilesWhatIsWantedWhileAnotherIsUnderWay) {
+TEST(CompileQueue, CompilesARequestedProgramWhileAnotherIsBeingCompiled) {
   HeldUp first;
   CompileQueue queue({first.job(1), job(2), job(3)});
   first.begun.get_future().wait();
@@ -59,7 +59,7 @@ TEST(CompileQueue, CompilesWhatIsWantedWhileAnotherIsUnderWay) {
   EXPECT_EQ(queue.program(0).machine.sms, 1U);
 }
 
-TEST(CompileQueue, WaitsForTheProgramThatIsUnderWay) {
+TEST(CompileQueue, WaitsForAProgramThatIsBeingCompiled) {
   HeldUp first;
   CompileQueue queue({first.job(1)});
   first.begun.get_future().wait();
@@ -68,7 +68,7 @@ TEST(CompileQueue, WaitsForTheProgramThatIsUnderWay) {
   EXPECT_EQ(wanted.get(), 1U);
 }
 
-TEST(CompileQueue, ThrowsWhatAProgramThrewWheneverItIsWanted) {
+TEST(CompileQueue, RethrowsAProgramsErrorOnEachUse) {
   const auto fails = [](const std::stop_token&) -> ValidProgram { throw Error(ErrorKind::kRuntime, "race"); };
   CompileQueue queue({fails, job(2)});
   for (const int times : {1, 2}) {
@@ -83,7 +83,7 @@ TEST(CompileQueue, ThrowsWhatAProgramThrewWheneverItIsWanted) {
   EXPECT_EQ(queue.program(1).machine.sms, 2U);
 }
 
-TEST(CompileQueue, EndsWithTheJobInHandWhichMayStopEarly) {
+TEST(CompileQueue, EndsWithTheCurrentJobWhichMayStopEarly) {
   std::promise<void> begun;
   std::atomic<int> others = 0;
   {
@@ -98,7 +98,7 @@ TEST(CompileQueue, EndsWithTheJobInHandWhichMayStopEarly) {
   EXPECT_EQ(others, 0);
 }
 
-TEST(CompilePlan, IsNotProvenWhereItIsStopped) {
+TEST(CompilePlan, IsNotProvenIfItIsStopped) {
   const CompilePlan plan =
       plan_program(testing::tiny_config(), host_machine(2), {.context = 64, .sequences = 1}, {});
   std::stop_source stop;

@@ -43,7 +43,7 @@ std::string programs_of(const Model& model, const ProgramLimits& limits) {
   return out;
 }
 
-TEST(GpuPrograms, AreOfVectorsForFewRowsAndOfTilesForMore) {
+TEST(GpuPrograms, UseVectorsForFewRowsAndTilesForMore) {
   const LlamaConfig model = of_widths(128, 192);
   EXPECT_EQ(programs_of(model, {.context = 300}), "16v");
   EXPECT_EQ(programs_of(model, {.context = 300, .rows = 40}), "16v 40t");
@@ -51,7 +51,7 @@ TEST(GpuPrograms, AreOfVectorsForFewRowsAndOfTilesForMore) {
 }
 
 // A single row is multiplied as a vector, with sums in tile order.
-TEST(GpuPrograms, AreOfTheArithmeticOfTilesWhereTheBatchIsNotToShow) {
+TEST(GpuPrograms, UseTileOrderIfBatchInvariant) {
   const LlamaConfig model = of_widths(128, 192);
   EXPECT_EQ(programs_of(model, {.context = 300, .rows = 1, .batch_invariant = true}), "1o");
   EXPECT_EQ(programs_of(model, {.context = 300, .batch_invariant = true}), "1o 16t");
@@ -59,7 +59,7 @@ TEST(GpuPrograms, AreOfTheArithmeticOfTilesWhereTheBatchIsNotToShow) {
             "1o 64t 128t 256t 300t");
 }
 
-TEST(GpuPrograms, AreOfTilesForASingleRowThatNoKernelHasATileOrderFor) {
+TEST(GpuPrograms, UseTilesForASingleRowWithoutATileOrderKernel) {
   const ProgramLimits limits{.context = 300, .batch_invariant = true};
   LlamaConfig norms = of_widths(128, 192);
   norms.qk_norm = true;
@@ -73,7 +73,7 @@ TEST(GpuPrograms, AreOfTilesForASingleRowThatNoKernelHasATileOrderFor) {
   EXPECT_EQ(programs_of(of_widths(128, widest + 64), limits), "16t");
 }
 
-TEST(GpuPrograms, AreOfVectorsForModelsWhoseWidthsDoNotFitTiles) {
+TEST(GpuPrograms, UseVectorsIfTheWidthsDoNotFitTiles) {
   for (const LlamaConfig& model : {of_widths(96, 192), of_widths(128, 176)}) {
     EXPECT_FALSE(can_multiply_tiles(model));
     EXPECT_EQ(programs_of(model, {.context = 300, .batch_invariant = true}), "16v") << "one class, too";
@@ -98,7 +98,7 @@ TEST(GpuPrograms, AreCompiledOneByOneForAPass) {
 }
 
 // With the placement for 16 rows, a pass of one sequence of llama-3.2-1b takes a tenth longer.
-TEST(GpuPrograms, OfVectorsArePlacedForOneSequence) {
+TEST(GpuPrograms, PlaceVectorsForOneSequence) {
   LlamaConfig model = preset_config("llama-3.2-1b");
   model.num_layers = 2;
   const ProgramLimits of_many{.context = 384, .rows = 64}, of_one{.context = 384};
@@ -113,7 +113,7 @@ TEST(GpuPrograms, OfVectorsArePlacedForOneSequence) {
 
 // In the cost model, tiles beyond the rows that a program is placed for cost nothing, so all of them would be
 // placed on a few SMs.
-TEST(GpuPrograms, OfTilesArePlacedForAllTheirRows) {
+TEST(GpuPrograms, PlaceTilesForAllTheirRows) {
   LlamaConfig model = preset_config("llama-3.2-1b");
   model.num_layers = 2;
   const ProgramLimits limits{.context = 384, .rows = 512};

@@ -141,7 +141,7 @@ TEST(CompilePrograms, MultipliesWithVectorsUpToSixteenRows) {
   EXPECT_EQ(arithmetic_of(config_for_tiles(), {.context = 300, .rows = 64, .tile_rows = 64}), "vvt");
 }
 
-TEST(CompilePrograms, MultipliesTilesOnlyWhereResultsAreNotToDependOnTheBatch) {
+TEST(CompilePrograms, MultipliesOnlyTilesIfBatchInvariant) {
   EXPECT_EQ(arithmetic_of(config_for_tiles(),
                           {.context = 300, .rows = 64, .tile_rows = 64, .batch_invariant = true}),
             "ttt");

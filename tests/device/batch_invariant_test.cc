@@ -42,7 +42,7 @@ class DeviceRequests : public RandomRequests {
   }
 };
 
-TEST_F(DeviceRequests, GetWhatTheyGetAloneWhereTheBatchIsNotToShow) {
+TEST_F(DeviceRequests, GetTheirBitsIfBatchInvariant) {
   prepare(300, engine(true));
   run(engine(true));
   EXPECT_GT(stats().cached_tokens, 0U);
@@ -50,7 +50,7 @@ TEST_F(DeviceRequests, GetWhatTheyGetAloneWhereTheBatchIsNotToShow) {
   EXPECT_GT(ends(Finish::kDeadline), 0U);
 }
 
-TEST_F(DeviceRequests, GetItWhereTwoRanksShareTheModel) {
+TEST_F(DeviceRequests, GetTheirBitsOnTwoRanks) {
   const std::vector<int> gpus = gpus_of_ranks(2);
   prepare(40, engine(true, 2048, gpus));
   run(engine(true, 300, gpus));
@@ -65,7 +65,7 @@ TEST_F(DeviceRequests, GetItInPassesOfAnySize) {
   }
 }
 
-TEST_F(DeviceRequests, GetItAlthoughTheyGiveTheirBlocksBackOnTheWay) {
+TEST_F(DeviceRequests, GetTheirBitsInSpiteOfPreemptions) {
   prepare(30, engine(true), [](Request& request) {
     make_answers_long(request);
     request.max_tokens = 1'000;
@@ -74,7 +74,7 @@ TEST_F(DeviceRequests, GetItAlthoughTheyGiveTheirBlocksBackOnTheWay) {
   EXPECT_GT(stats().preemptions, 0U) << "each grows to 16 blocks, and there are " << stats().kv_blocks;
 }
 
-TEST_F(DeviceRequests, ShowTheBatchOtherwise) {
+TEST_F(DeviceRequests, DependOnTheBatchOtherwise) {
   prepare(30, engine(false));
   EXPECT_NE(first_difference(engine(false)), "");
 }

@@ -52,7 +52,7 @@ std::string refusal(const std::function<void()>& call) {
   return "accepted";
 }
 
-TEST(RequestHandle, GivesOutTokensAndThenTheEnd) {
+TEST(RequestHandle, ReturnsTokensAndThenTheEnd) {
   ToyEngine toy = toy_engine();
   RequestHandle handle = toy.engine.submit(request(3, 2));
   std::vector<Kind> kinds;
@@ -101,7 +101,7 @@ TEST(RequestHandle, CancelsItsRequestWhenItIsDestroyed) {
   EXPECT_LT(toy.engine.stats().generated_tokens, 100u);
 }
 
-TEST(RequestHandle, OfNoRequestGivesNothing) {
+TEST(RequestHandle, WithoutARequestReturnsNothing) {
   RequestHandle handle;
   EXPECT_TRUE(handle.done());
   EXPECT_EQ(handle.next(), std::nullopt);
@@ -158,7 +158,7 @@ TEST(EventSink, MaySubmitButNotWait) {
   EXPECT_EQ(inner.at(0).wait().at(0).tokens.size(), 7u);
 }
 
-TEST(EventSink, ThatThrowsEndsItsRequestAlone) {
+TEST(EventSink, EndsOnlyItsOwnRequestIfItThrows) {
   ToyEngine toy = toy_engine();
   std::atomic<int> calls = 0;
   const RequestHandle bad = toy.engine.submit(request(3, -1), [&](const RequestEvent&) {

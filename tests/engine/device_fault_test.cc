@@ -22,7 +22,7 @@ TEST(DeviceFault, AnErrorOfALaunchIsAFaultWithTheSameLine) {
   EXPECT_STREQ(fault.what(), "CUDA: cudaEventQuery: an illegal memory access");
 }
 
-TEST(DeviceFault, MemoryThatHasRunOutAndABadRequestStayWhatTheyAre) {
+TEST(DeviceFault, OutOfMemoryAndBadRequestsKeepTheirKinds) {
   for (const ErrorKind kind : {ErrorKind::kOutOfMemory, ErrorKind::kUsage, ErrorKind::kDeviceFault})
     EXPECT_EQ(error_from(kind).kind(), kind);
   EXPECT_THROW(fault_on_error([] { throw std::bad_alloc(); }), std::bad_alloc);

@@ -96,7 +96,7 @@ TEST(Engine, FailsAtTheLaunchThatItWasToldToAndAtNoOther) {
   EXPECT_EQ(toy.engine.generate(request).tokens.size(), 3U);
 }
 
-TEST(Engine, NeighboursOfARequestThatFailsGoOn) {
+TEST(Engine, OtherRequestsContinueWhenOneFails) {
   ToyEngine toy(failing_model(5, 6), {});
   std::vector<Request> requests;
   for (const int32_t first : {4, 5, 6}) requests.push_back({.prompt_ids = {first, 1, 2}, .max_tokens = 20});
@@ -164,7 +164,7 @@ TEST(Engine, EndsTheTextBeforeAStopStringAcrossTokens) {
   EXPECT_THAT(streamed.texts, ElementsAre("one ", "", "", ""));
 }
 
-TEST(Engine, DiscardsWhatALaunchMakesAfterAStopString) {
+TEST(Engine, DiscardsTokensAfterAStopString) {
   for (const uint32_t latency : {0u, 3u}) {
     ToyEngine toy(scripted_model(3, {0, 1, 2}),
                   {.backend = {.stop_latency = latency}, .text = make_piece_codec({"a", "b", "c"})});
@@ -176,7 +176,7 @@ TEST(Engine, DiscardsWhatALaunchMakesAfterAStopString) {
   }
 }
 
-TEST(Engine, GivesOutHeldBackTextWhenTheSequenceEnds) {
+TEST(Engine, ReleasesHeldBackTextWhenTheSequenceEnds) {
   ToyEngine toy = saying({"one ", "E", "N"});
   EXPECT_EQ(toy.engine.generate({.prompt_ids = kPrompt, .max_tokens = 3, .stop = {"END"}}).text, "one EN");
 }
@@ -276,7 +276,7 @@ TEST(Engine, EndsOnlyTheSequenceWhoseCallbackSaysSo) {
   EXPECT_EQ(responses[2].tokens.size(), 100u);
 }
 
-TEST(Engine, HandsOnWhatACallbackThrows) {
+TEST(Engine, RethrowsACallbacksException) {
   ToyEngine toy = saying({"a"});
   EXPECT_THROW(toy.engine.generate({.prompt_ids = kPrompt}, [](const TokenEvent&) -> bool { throw 42; }),
                int);
@@ -334,7 +334,7 @@ TEST(Engine, IsCancelledFromASignalHandler) {
   EXPECT_EQ(response.tokens.size(), 3u);
 }
 
-TEST(Engine, CancelsWhatWaitsInABatchToo) {
+TEST(Engine, CancelsWaitingRequestsOfABatch) {
   ToyEngine toy = saying({"a"});
   const std::vector<Request> requests(20, {.prompt_ids = kPrompt});
   const auto responses = toy.engine.decode_batch(requests, [&](const TokenEvent&) {
@@ -502,7 +502,7 @@ TEST(Engine, PlansLaunchesOfConstrainedTextsAhead) {
 }
 
 // Tokens after its end are dropped, so any mask is right for them.
-TEST(Engine, EndsConstrainedTextsInTheMidstOfALaunch) {
+TEST(Engine, EndsConstrainedTextsWithinALaunch) {
   ToyEngine toy = babbling(64, 4, 5);
   const Request whole{.prompt_ids = kPrompt,
                       .max_tokens = 100,
@@ -517,7 +517,7 @@ TEST(Engine, EndsConstrainedTextsInTheMidstOfALaunch) {
   EXPECT_TRUE(toy.all_blocks_come_back());
 }
 
-TEST(Engine, ConstrainedTextsGoOnAfterTheyHadToWait) {
+TEST(Engine, ConstrainedTextsContinueAfterAPreemption) {
   ToyEngine toy = babbling(5);
   std::vector<Request> requests;
   for (uint64_t seed = 0; seed < 6; ++seed) {

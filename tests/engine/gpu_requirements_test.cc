@@ -184,7 +184,7 @@ TEST(AutoBackend, TakesTheHostAndSaysWhy) {
   EXPECT_EQ(taken(old_gpu, kFine, false), "host") << "who has no GPU does not want to hear of it";
 }
 
-TEST(AutoBackend, DoesNotHideWhatElseGoesWrong) {
+TEST(AutoBackend, ReportsOtherErrors) {
   const auto damaged = [] { throw Error(ErrorKind::kRuntime, "model.safetensors: damaged"); };
   EXPECT_EQ(line(1, [&] { taken(kFine, damaged); }), "model.safetensors: damaged");
 }

@@ -43,7 +43,7 @@ TEST(KvBlockPool, SeparatesDomains) {
   EXPECT_EQ(pool.reuse({KvLink::kRoot, 1}, block_of(1)), block);
 }
 
-TEST(KvBlockPool, KeepsWhatIsGivenBackUntilTheSpaceIsNeeded) {
+TEST(KvBlockPool, KeepsReleasedBlocksUntilTheirSpaceIsNeeded) {
   KvBlockPool pool(2);
   const int32_t block = publish_new(pool, {}, block_of(1));
   pool.release({&block, 1});
@@ -80,7 +80,7 @@ TEST(KvBlockPool, HoldsOneOfTwoBlocksWithTheSameContent) {
   EXPECT_EQ(pool.free(), 3u);
 }
 
-TEST(KvBlockPool, GivesATailToOneThatGoesOnBehindItsBeginning) {
+TEST(KvBlockPool, ReusesATailAsFarAsItsTokensMatch) {
   KvBlockPool pool(4);
   const int32_t first = publish_new(pool, {}, block_of(1));
   const int32_t tail = pool.allocate().value();
@@ -97,7 +97,7 @@ TEST(KvBlockPool, GivesATailToOneThatGoesOnBehindItsBeginning) {
 
 // A limit, so that the time to find or forget a tail does not grow with the number of requests that begin
 // alike.
-TEST(KvBlockPool, KeepsTheLastTailsBehindABlock) {
+TEST(KvBlockPool, KeepsTheLastTailsAfterABlock) {
   constexpr int32_t kTails = 3 * KvBlockPool::kTailsKept;
   KvBlockPool pool(kTails);
   const auto leave = [&](int32_t first_token) {
@@ -319,7 +319,7 @@ class Model {
   std::map<int32_t, std::pair<Key, Tokens>> tails_;  // by block: the tokens before it, and its own tokens
 };
 
-TEST(KvBlockPool, DoesWhatPlainContainersDo) {
+TEST(KvBlockPool, BehavesLikeItsSpecification) {
   for (uint32_t seed = 0; seed < 40; ++seed) {
     SCOPED_TRACE(seed);
     KvBlockPool pool(4 + 5 * seed, seed);
@@ -329,7 +329,7 @@ TEST(KvBlockPool, DoesWhatPlainContainersDo) {
   }
 }
 
-TEST(KvChain, TakesWhatAnotherHasReadInPlaceOfItsOwnBlocks) {
+TEST(KvChain, ReplacesItsBlocksByEqualPublishedOnes) {
   KvBlockPool pool(16);
   Tokens tokens(3 * kKvBlockTokens + 5);
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i);

@@ -133,7 +133,7 @@ TEST(Load, TakesTheHostWhereThereIsNoGpu) {
   EXPECT_EQ(Engine::load({.backend = "host"}).info().backend_notice, "");
 }
 
-TEST(Load, SaysThatABackendIsNotThere) {
+TEST(Load, ReportsAMissingBackend) {
   setenv("SERVAL_TORCH_PLUGIN", "/nowhere/libserval_torch.so", 1);
   std::vector<std::string> absent = {"torch"};
   if (!gpu_is_there()) absent.emplace_back("device");
@@ -180,7 +180,7 @@ TEST(Load, RefusesAFileInPlaceOfADirectory) {
             file + ": neither a directory nor a GGUF file");
 }
 
-TEST(Load, AsksForASeedWhereAPresetHasNoWeights) {
+TEST(Load, RequiresASeedForAPresetWithoutWeights) {
   const Error error = refusal([] { Engine::load({.model = "llama-3.1-70b"}); });
   EXPECT_EQ(error.kind(), ErrorKind::kUsage);
   EXPECT_THAT(error.what(), HasSubstr("--random-weights SEED"));

@@ -64,7 +64,7 @@ TEST(PassLoop, SharesTheFullBlocksOfPromptsThatBeginAlike) {
   EXPECT_EQ(loop.answers[1].tokens, loop.answers[0].tokens);
 }
 
-TEST(PassLoop, GoesOnWithAConversationWhereItsAnswerEnded) {
+TEST(PassLoop, FindsAConversationsLastAnswerInTheCache) {
   Loop loop({.context = 512, .kv_blocks = 64, .rows = 64});
   loop.add(request(60, 80));
   loop.run_to_end();
@@ -96,7 +96,7 @@ TEST(PassLoop, ReadsThePromptOfSeveralAnswersOnce) {
   EXPECT_EQ(loop.loop.stats().preemptions, 0u) << "six times three blocks would not fit";
 }
 
-TEST(PassLoop, ReadsAllAnewWhereThePrefixIsNotToBeReused) {
+TEST(PassLoop, ReadsWholePromptsWithoutPrefixReuse) {
   Loop loop({.context = 512, .kv_blocks = 64, .rows = 64});
   Request alone = request(200, 5);
   alone.reuse_prefix = false;
@@ -108,7 +108,7 @@ TEST(PassLoop, ReadsAllAnewWhereThePrefixIsNotToBeReused) {
   EXPECT_EQ(loop.loop.stats().kv_blocks_kept, 0u);
 }
 
-TEST(PassLoop, LetsTheYoungestGiveItsBlocksBackAndGoOnLater) {
+TEST(PassLoop, PreemptsTheYoungestSequenceAndResumesItLater) {
   // Each sequence grows to 6 blocks; the cache has 8.
   Loop loop({.context = 384, .kv_blocks = 8});
   std::vector<Request> requests;
@@ -183,7 +183,7 @@ TEST(PassLoop, EndsALaunchWhenAnotherMayJoin) {
   EXPECT_EQ(loop.answers[0].tokens.size(), 11u);
 }
 
-TEST(PassLoop, GoesOnWithALaunchThatNoneCanJoin) {
+TEST(PassLoop, ContinuesALaunchThatNoRequestCanJoin) {
   Loop loop({}, 1);
   loop.add(request(1, 100));
   loop.signals->arrived = true;
@@ -192,7 +192,7 @@ TEST(PassLoop, GoesOnWithALaunchThatNoneCanJoin) {
   EXPECT_EQ(loop.backend.passes_run(), 1u + 64u) << "a launch for the prompt, and a whole one";
 }
 
-TEST(PassLoop, EndsWhatIsLateWhetherItRunsOrWaits) {
+TEST(PassLoop, EndsLateRequestsThatRunOrWait) {
   Loop loop({}, 1);
   Request late = request(1, 200);
   late.deadline_ms = 20;
@@ -220,7 +220,7 @@ TEST(PassLoop, EndsTheAnswersThatWaitForAPromptWhenItIsCancelled) {
   EXPECT_EQ(loop.answers[index].finish, Finish::kCancelled);
 }
 
-TEST(PassLoop, EndsWhatRunsWithTheErrorOfTheBackendAndGoesOnWithTheRest) {
+TEST(PassLoop, EndsRunningRequestsWithTheBackendsErrorAndServesTheRest) {
   Loop loop({}, 2);
   loop.backend.fail_at_pass(5);
   for (int i = 0; i < 3; ++i) loop.add(request(1, 20));

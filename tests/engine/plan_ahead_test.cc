@@ -38,7 +38,7 @@ TEST(PlanAhead, PreparesTheNextLaunchBeforeTheOneInFlightEnds) {
   EXPECT_EQ(loop.answers[1].tokens, loop.tokens_alone(request(kLongPrompt, 20, 3)));
 }
 
-TEST(PlanAhead, HandsOutTheTokensOfALaunchWhileTheNextOneRuns) {
+TEST(PlanAhead, DeliversTheTokensOfALaunchWhileTheNextOneRuns) {
   Loop loop;
   loop.add(request(1, 100));
   loop.add(request(kLongPrompt, 20, 3));
@@ -48,7 +48,7 @@ TEST(PlanAhead, HandsOutTheTokensOfALaunchWhileTheNextOneRuns) {
   EXPECT_THAT(tokens, ElementsAre(0, 1, 2, 3));
 }
 
-TEST(PlanAhead, GoesOnWithoutASequenceThatAStopTokenEnds) {
+TEST(PlanAhead, ContinuesWithoutASequenceThatAStopTokenEnds) {
   Loop loop;
   Request ends = request(1, 100);
   ends.stop_token_ids = {loop.tokens_alone(ends).at(3)};
@@ -72,7 +72,7 @@ TEST(PlanAhead, WaitsForTheBlocksOfASequenceThatIsAboutToEnd) {
   EXPECT_EQ(loop.answers[1].tokens, loop.tokens_alone(request(36, 120, 3)));
 }
 
-TEST(PlanAhead, DropsWhatALaunchMakesAfterAStopStringOfTheOneBefore) {
+TEST(PlanAhead, DropsTokensAfterAStopStringOfThePreviousLaunch) {
   Loop loop({}, 0, scripted_model(1, {'a', 'b', 'c', 'd'}));
   Request ends = request(1, 100);
   ends.stop = {"bc"};
@@ -133,7 +133,7 @@ TEST(PlanAhead, LetsASequenceJoinThatArrivesInAnyPass) {
 
 // The queue is never empty: when a sequence leaves, another joins, and the backend does not wait for the
 // host.
-TEST(PlanAhead, FillsThePlacesThatComeFreeWithoutPlanningBetweenTheLaunches) {
+TEST(PlanAhead, FillsFreedSlotsWithoutPlanningBetweenLaunches) {
   Loop loop({.context = 512, .kv_blocks = 256}, 4);
   std::vector<Request> requests;
   for (int32_t i = 0; i < 40; ++i) {
@@ -154,7 +154,7 @@ TEST(PlanAhead, FillsThePlacesThatComeFreeWithoutPlanningBetweenTheLaunches) {
   EXPECT_EQ(loop.loop.stats().generated_tokens, generated);
 }
 
-TEST(PlanAhead, EndsALaunchWhereAPlaceComesFreeThatAnotherWaitsFor) {
+TEST(PlanAhead, EndsALaunchWhenASlotBecomesFreeForAWaitingRequest) {
   Loop loop({.stop_latency = 5}, 2);
   loop.add(request(1, 100));
   loop.add(request(1, 10, 2));
@@ -164,7 +164,7 @@ TEST(PlanAhead, EndsALaunchWhereAPlaceComesFreeThatAnotherWaitsFor) {
   EXPECT_THAT(loop.ended, ElementsAre(1, 2, 0));
 }
 
-TEST(PlanAhead, HandsOutTheLastTokensBeforeTheNextLaunchFails) {
+TEST(PlanAhead, DeliversTheLastTokensBeforeTheNextLaunchFails) {
   for (const bool begins : {true, false}) {
     Loop loop;
     begins ? loop.backend.fail_at_pass(3) : loop.backend.fail_before_launch(3);
@@ -178,7 +178,7 @@ TEST(PlanAhead, HandsOutTheLastTokensBeforeTheNextLaunchFails) {
   }
 }
 
-TEST(PlanAhead, HandsOutTheLastTokensBeforeAllIsEnded) {
+TEST(PlanAhead, DeliversTheLastTokensBeforeAllRequestsEnd) {
   Loop loop;
   const Request first = request(1, 100);
   loop.add(first);

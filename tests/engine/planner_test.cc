@@ -47,7 +47,7 @@ TEST(Planner, LetsSeveralPromptsShareAPassInTheOrderOfService) {
   EXPECT_EQ(plan.rows[15].position, 8u);
 }
 
-TEST(Planner, SkipsTheLmHeadWhereNothingIsToBeSampled) {
+TEST(Planner, SkipsTheLmHeadIfNothingIsSampled) {
   SequenceView only_read = sequence(0, 3);
   only_read.generates = false;
   const PassPlan plan = plan_of({only_read});
@@ -86,11 +86,11 @@ TEST(Planner, RunsNoMorePassesThanThereAreBlocksFor) {
   EXPECT_EQ(plan_of(running, 0).passes, 2u);
 }
 
-TEST(Planner, ReservesNoBlocksBehindTheEndOfASequence) {
+TEST(Planner, ReservesNoBlocksAfterTheEndOfASequence) {
   EXPECT_EQ(plan_of({sequence(60, 61, 64)}, 0).passes, 64u);
 }
 
-TEST(Planner, LetsTheLastGiveItsBlocksBackWhereThereAreTooFew) {
+TEST(Planner, PreemptsTheLastSequenceWhenBlocksRunOut) {
   const std::vector<SequenceView> running = {{64, 65, 400, 1, true, 64}, sequence(10, 11), sequence(0, 100)};
   const PassPlan plan = plan_of(running, 0);
   EXPECT_EQ(plan.give_back, 2u);
@@ -98,7 +98,7 @@ TEST(Planner, LetsTheLastGiveItsBlocksBackWhereThereAreTooFew) {
   EXPECT_EQ(plan_of({running.begin(), running.begin() + 2}, 1).give_back, std::nullopt);
 }
 
-TEST(Planner, LetsASequenceJoinWhereABlockForEachRemains) {
+TEST(Planner, AdmitsASequenceIfABlockForEachRemains) {
   constexpr PlannerLimits limits{.max_rows = 16, .max_sequences = 3, .max_passes = 64};
   EXPECT_TRUE(may_join(0, 10, limits, 10));
   EXPECT_TRUE(may_join(2, 10, limits, 7));
@@ -265,7 +265,7 @@ class Workload {
   std::vector<Job> waiting_, running_;
 };
 
-TEST(Planner, ForeseesWhatALaunchLeavesOfASequence) {
+TEST(Planner, PredictsASequencesStateAfterALaunch) {
   SequenceView prompt = sequence(0, 20, 22);
   EXPECT_EQ(after_launch(prompt, 16, 1)->computed, 16u);
   EXPECT_EQ(after_launch(prompt, 16, 1)->length, 20u);
@@ -278,7 +278,7 @@ TEST(Planner, ForeseesWhatALaunchLeavesOfASequence) {
   EXPECT_EQ(after_launch(prompt, 4, 1), std::nullopt);
 }
 
-TEST(Planner, BringsEveryWorkloadToItsEnd) {
+TEST(Planner, FinishesEveryWorkload) {
   for (uint32_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(seed);
     Workload(seed).run();

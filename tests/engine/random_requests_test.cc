@@ -46,7 +46,7 @@ class HostRequests : public RandomRequests {
   }
 };
 
-TEST_F(HostRequests, GetWhatTheyGetAlone) {
+TEST_F(HostRequests, GetTheSameBitsAsAlone) {
   prepare(sampled(300), engine(2, 2));
   run(engine(2, 7));
   EXPECT_GT(stats().cached_tokens, 0U);
@@ -55,13 +55,13 @@ TEST_F(HostRequests, GetWhatTheyGetAlone) {
   EXPECT_GT(ends(Finish::kDeadline), 0U);
 }
 
-TEST_F(HostRequests, GetItAlthoughTheyGiveTheirBlocksBackOnTheWay) {
+TEST_F(HostRequests, GetTheirBitsInSpiteOfPreemptions) {
   prepare(8, engine(2, 2), make_answers_long);
   run(engine(2, 2));
   EXPECT_GT(stats().preemptions, 0U) << "each grows to four blocks, and there are " << stats().kv_blocks;
 }
 
-TEST_F(HostRequests, GetItWithAnyNumberOfThreadsAndSms) {
+TEST_F(HostRequests, GetTheirBitsWithAnyNumberOfThreadsAndSms) {
   prepare(30, engine(2, 2));
   for (const auto& [threads, sms] : {std::pair{1, 1}, {1, 7}, {2, 1}}) {
     SCOPED_TRACE(std::to_string(threads) + " threads, " + std::to_string(sms) + " SMs");
@@ -69,7 +69,7 @@ TEST_F(HostRequests, GetItWithAnyNumberOfThreadsAndSms) {
   }
 }
 
-TEST_F(HostRequests, GetItWhereTwoRanksShareTheModel) {
+TEST_F(HostRequests, GetTheirBitsOnTwoRanks) {
   EngineOptions options = options_of(2, 2, 64);
   options.gpus = {0, 1};
   prepare(24, engine(options));
@@ -77,7 +77,7 @@ TEST_F(HostRequests, GetItWhereTwoRanksShareTheModel) {
   run(engine(options));
 }
 
-TEST_F(HostRequests, GetItInAnyInterleavingOfInstructions) {
+TEST_F(HostRequests, GetTheirBitsInAnyInterleavingOfInstructions) {
   prepare(12, engine(2, 2));
   EngineOptions options = options_of(1, 7, 48);
   options.interleaving = 3;
@@ -112,7 +112,7 @@ class RequestsInTwoClasses : public RandomRequests {
   }
 };
 
-TEST_F(RequestsInTwoClasses, GetWhatTheyGetAloneWhereTheBatchIsNotToShow) {
+TEST_F(RequestsInTwoClasses, GetTheirBitsIfBatchInvariant) {
   prepare(sampled(300), engine(true, 2));
   run(engine(true, 7));
   EXPECT_GT(stats().cached_tokens, 0U);
@@ -120,13 +120,13 @@ TEST_F(RequestsInTwoClasses, GetWhatTheyGetAloneWhereTheBatchIsNotToShow) {
   EXPECT_GT(ends(Finish::kCancelled), 0U);
 }
 
-TEST_F(RequestsInTwoClasses, GetItAlthoughTheyGiveTheirBlocksBackOnTheWay) {
+TEST_F(RequestsInTwoClasses, GetTheirBitsInSpiteOfPreemptions) {
   prepare(8, engine(true, 2), make_answers_long);
   run(engine(true, 2));
   EXPECT_GT(stats().preemptions, 0U) << "each grows to four blocks, and there are " << stats().kv_blocks;
 }
 
-TEST_F(RequestsInTwoClasses, ShowTheBatchOtherwise) {
+TEST_F(RequestsInTwoClasses, DependOnTheBatchOtherwise) {
   prepare(30, engine(false, 2));
   EXPECT_NE(first_difference(engine(false, 2)), "");
 }

@@ -71,7 +71,7 @@ TEST(StopMatcher, KeepsCharactersWholeWhenTheirFirstByteBeginsAStopString) {
   EXPECT_EQ(matcher.push("è"), "è");
 }
 
-TEST(StopMatcher, EndsAnswerToItsDefinitionHoweverTheTextIsCut) {
+TEST(StopMatcher, MatchesItsDefinitionForAnyDivisionIntoPieces) {
   std::mt19937 random(7);
   const auto text_of = [&](size_t length) {
     std::string text;

@@ -58,7 +58,7 @@ TEST(ExchangeProgram, IsValidOnTheSmsThatRanksOfOneGpuHave) {
 }
 
 // Every wait is necessary: without one the program is refused.
-TEST(ExchangeProgram, NeedsWhatEachRoundWaitsFor) {
+TEST(ExchangeProgram, NeedsEveryWait) {
   const Program program = exchange_program({.rounds = 3}, gpu_of(2));
   for (const Opcode opcode : {Opcode::kMatvecPush, Opcode::kReduceResidual}) {
     Program early = program;
@@ -129,7 +129,7 @@ TEST(ExchangeProgram, LeavesTheSumOfAllRanksOnAllRanks) {
   expect_sums({.ranks = 4, .rows = 70, .cols = 512, .weight_cols = 128, .matrices = 2, .rounds = 3});
 }
 
-TEST(ExchangeProgram, DoesSoInTilesOfRows) {
+TEST(ExchangeProgram, LeavesTheSumOfAllRanksInTilesOfRows) {
   expect_sums({.ranks = 2, .rows = 20, .cols = 512, .weight_cols = 64, .rounds = 2});
 }
 

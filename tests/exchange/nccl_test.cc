@@ -151,7 +151,7 @@ TEST_F(Nccl, IsAbortedWhereAStreamDoesNotEnd) {
   EXPECT_EQ(std::ranges::count(log(), "ncclCommAbort"), 2);
 }
 
-TEST_F(Nccl, IsGivenUpWhereItDoesNotEvenAbort) {
+TEST_F(Nccl, IsAbandonedIfItsAbortHangs) {
   tell("HANGS", "ncclGroupEnd,ncclCommAbort");
   EXPECT_EQ(measure_nccl(test_of({16384}), source()).note,
             "did not finish within 0.25 s: ncclAllReduce of 16384 bytes");
@@ -166,7 +166,7 @@ TEST_F(Nccl, KeepsTheSizesThatWereMeasuredBefore) {
 }
 
 // All steps together take longer than one step may.
-TEST_F(Nccl, HasTheTimeOfEachStepAnew) {
+TEST_F(Nccl, GivesEachStepItsOwnDeadline) {
   tell("SLOW", "ncclCommInitAll");
   NcclTest test = test_of({16384});
   test.init_s = 0.6;
@@ -181,7 +181,7 @@ TEST_F(Nccl, HasTheTimeOfEachStepAnew) {
   EXPECT_THAT(results.us, ElementsAre(50));
 }
 
-TEST_F(Nccl, IsNoPartOfTheCallersProcessWhateverIsThrown) {
+TEST_F(Nccl, DoesNotThrowIntoTheCallersProcess) {
   NcclSource bad = source();
   bad.streams = [](std::span<const int>, uint64_t) -> std::unique_ptr<RankStreams> { throw 1; };
   EXPECT_EQ(measure_nccl(test_of({16384}), bad).note, "it throws what is no error");
@@ -199,7 +199,7 @@ TEST_F(Nccl, DoesNotEndTheCallersProcess) {
   EXPECT_EQ(measure_nccl(test_of({16384}), source()).note, "its process was ended by signal 6");
 }
 
-TEST_F(Nccl, HasANoteWhereThereIsNone) {
+TEST_F(Nccl, NamesAMissingLibraryInTheNote) {
   NcclSource nowhere = source();
   nowhere.library = "libnccl_that_is_nowhere.so.2";
   const NcclResults results = measure_nccl(test_of({16384, 32768}), nowhere);

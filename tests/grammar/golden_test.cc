@@ -66,7 +66,7 @@ TEST(PatternGoldens, FindsWhatAJavaScriptEngineFinds) {
   EXPECT_EQ(refused, 16U) << "those that are no patterns";
 }
 
-TEST(SchemaGoldens, WritesOnlyWhatIsValidAndAllNumbersThatAre) {
+TEST(SchemaGoldens, AcceptsOnlyValidTextsAndAllValidNumbers) {
   size_t valid = 0, invalid = 0, refused = 0, cases = 0;
   for (const json& one : goldens("schemas.json")) {
     const auto schema = one.at("schema").get<std::string>();

@@ -25,7 +25,7 @@ TEST(JsonObject, IsAnyObject) {
 }
 
 // Nesting is limited to a depth that every reader supports.
-TEST(JsonObject, EndsInTheDepth) {
+TEST(JsonObject, LimitsNesting) {
   const grammar::Grammar object = grammar::json_object_grammar();
   std::string deep;
   for (int i = 0; i < 60; ++i) deep += R"({"a":)";
@@ -69,7 +69,7 @@ TEST(JsonSchema, WritesAllOptionalPropertiesOrNone) {
   EXPECT_FALSE(is_valid(schema, R"({"a":1"b":2})"));
 }
 
-TEST(JsonSchema, AdditionalPropertiesAreNoneOfTheOthers) {
+TEST(JsonSchema, AdditionalPropertiesExcludeTheNamedOnes) {
   const std::string schema =
       R"({"type":"object","properties":{"ab":{"type":"integer"},"aé":{"type":"integer"}},
           "additionalProperties":{"type":"string"}})";
@@ -203,7 +203,7 @@ TEST(JsonSchema, WritesMultiples) {
 }
 
 // pydantic writes tagged unions in this form.
-TEST(JsonSchema, TellsAlternativesApart) {
+TEST(JsonSchema, DistinguishesAlternatives) {
   const std::string pets =
       R"({"discriminator":{"propertyName":"kind","mapping":{"cat":"#/$defs/Cat","dog":"#/$defs/Dog"}},
     "oneOf":[{"$ref":"#/$defs/Cat"},{"$ref":"#/$defs/Dog"}],"$defs":{
@@ -228,7 +228,7 @@ TEST(JsonSchema, TellsAlternativesApart) {
               HasSubstr("discriminator"));
 }
 
-TEST(JsonSchema, JoinsWhatMustHoldTogether) {
+TEST(JsonSchema, CombinesSchemasThatMustHoldTogether) {
   const std::string both =
       R"({"allOf":[{"$ref":"#/$defs/base"},{"properties":{"b":{"type":"integer","maximum":5}},"required":["b"]}],
     "$defs":{"base":{"type":"object","properties":{"a":{"type":"string"},"b":{"minimum":3}},"required":["a"]}}})";
@@ -277,7 +277,7 @@ TEST(JsonSchema, RefusesWhatItDoesNotSupportByName) {
   EXPECT_THAT(refusal_of(R"({"$ref":"http://example.com"})"), HasSubstr("$ref"));
 }
 
-TEST(JsonSchema, RefusesWhatIsNoSchema) {
+TEST(JsonSchema, RefusesInvalidSchemas) {
   for (const char* schema : {"",
                              "{",
                              "[]",

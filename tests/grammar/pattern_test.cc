@@ -117,7 +117,7 @@ TEST(Pattern, NamesWhatItDoesNotSupport) {
   EXPECT_THAT(refusal("\\ud800"), HasSubstr("surrogates"));
 }
 
-TEST(Pattern, RefusesWhatIsNoExpression) {
+TEST(Pattern, RefusesInvalidExpressions) {
   for (const char* pattern :
        {"(", ")", "a)", "[a", "*", "a**", "a{", "a{2,1}", "[z-a]", "\\", "a{x}", "[\\d-z]", "\\xg0", "\\u12"})
     EXPECT_NE(refusal(pattern), "accepted") << pattern;

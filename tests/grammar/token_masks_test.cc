@@ -76,7 +76,7 @@ void expect_masks_of_each_token(const Grammar& grammar, uint64_t seed, bool few_
   }
 }
 
-TEST(TokenMasks, AllowWhatEachTokenByItselfComesTo) {
+TEST(TokenMasks, EqualTheResultsOfTestingEachToken) {
   for (uint64_t seed = 0; seed < 4; ++seed) {
     for (const char* schema : kSchemas)
       expect_masks_of_each_token(compile_json_schema(schema), seed, seed % 2 == 0);
@@ -85,7 +85,7 @@ TEST(TokenMasks, AllowWhatEachTokenByItselfComesTo) {
 }
 
 // All positions of a string that are far from its length limits share one mask.
-TEST(TokenMasks, AreFoundOnceForAllPlacesThatAreAlike) {
+TEST(TokenMasks, AreSharedByEquivalentPositions) {
   const std::vector<std::string> tokens = {"\"", "a", "aaa"};
   const TokenTrie trie = trie_of(tokens);
   const Grammar grammar = compile_json_schema(R"({"type":"string","maxLength":1000})");
@@ -101,7 +101,7 @@ TEST(TokenMasks, AreFoundOnceForAllPlacesThatAreAlike) {
   EXPECT_EQ(*masks.mask(config), Mask{0b011});  // "aaa" would exceed the limit
 }
 
-TEST(ConstrainedText, SaysWhatCanComeNextAndWhereItMayEnd) {
+TEST(ConstrainedText, GivesTheAllowedTokensAndWhetherItMayEnd) {
   const std::vector<std::string> tokens = {"tr", "ue", "false", "fal", "x", "",  "true!", "t",
                                            "r",  "u",  "e",     "f",   "a", "l", "s"};
   auto trie = std::make_shared<const TokenTrie>(trie_of(tokens));
@@ -117,7 +117,7 @@ TEST(ConstrainedText, SaysWhatCanComeNextAndWhereItMayEnd) {
 }
 
 // Precomputed masks equal those computed on demand.
-TEST(ConstrainedText, IsTheSameWithItsFirstMasksFound) {
+TEST(ConstrainedText, IsTheSameWithPrecomputedMasks) {
   Random random(3);
   const std::vector<std::string> tokens = random_vocabulary(random);
   auto trie = std::make_shared<const TokenTrie>(trie_of(tokens));
@@ -140,7 +140,7 @@ TEST(ConstrainedText, IsTheSameWithItsFirstMasksFound) {
 }
 
 // Bytes that are not a token by themselves are removed, so that some token can always come next.
-TEST(ConstrainedText, HasNoBytesThatAreNoTokens) {
+TEST(ConstrainedText, UsesOnlyBytesThatAreTokens) {
   const std::vector<std::string> tokens = {"\"", "a", "b", "\"b", "bé", "12"};
   auto trie = std::make_shared<const TokenTrie>(trie_of(tokens));
   const auto constraint = std::make_shared<Constraint>(compile_json_schema(R"({"type":"string"})"), trie);

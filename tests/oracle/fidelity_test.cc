@@ -51,7 +51,7 @@ TEST(Fidelity, AveragesPositionsAndNamesTheWorst) {
   EXPECT_FALSE(fidelity.worst.same_top);
 }
 
-TEST(Fidelity, GateLetsAFewPercentPassAndNoNan) {
+TEST(Fidelity, GateAllowsAFewPercentAndNoNan) {
   Fidelity reference;
   reference.mean_relative = reference.mean_kl = 1;
   const auto passes = [&](double relative, double kl) {

@@ -95,7 +95,7 @@ TEST_F(TorchPluginTest, NamesTheWeightThatIsMissingOrMisshapen) {
   api.destroy(oracle);
 }
 
-TEST_F(TorchPluginTest, SaysThatThereIsNoGpu) {
+TEST_F(TorchPluginTest, ReportsAMissingGpu) {
   const ServalOracleApi& api = load_torch_plugin();
   if (api.cuda_available() != 0) GTEST_SKIP() << "LibTorch finds a GPU here";
   ServalOracleConfig config = small_config();

@@ -46,7 +46,7 @@ TEST(TeacherForcing, GivesLogitsOfEveryPositionNearThoseOfTransformers) {
 
 // Programs of tiles add in another order, and ranks exchange rounded partial sums. The error must still be
 // below that of a bf16 pass.
-TEST(TeacherForcing, GivesLogitsNearThoseOfTransformersWhereTilesAreMultiplied) {
+TEST(TeacherForcing, GivesLogitsNearThoseOfTransformersWithTiles) {
   for (const GoldenModel& model : golden_models()) {
     SCOPED_TRACE(model.name);
     const auto error_of = [&](uint32_t ranks) {
@@ -110,7 +110,7 @@ class Watched final : public Backend {
   std::unique_ptr<Backend> backend_;
 };
 
-TEST(TeacherForcing, PassesThatWantMoreLogitsThanTheyMayRunSeveralTimes) {
+TEST(TeacherForcing, RunsPassesSeveralTimesForMoreLogitsThanOneMayHave) {
   const GoldenModel model = golden_models().front();
   const std::vector<int32_t> tokens = long_text(model);
   std::vector<size_t> progress;
@@ -123,7 +123,7 @@ TEST(TeacherForcing, PassesThatWantMoreLogitsThanTheyMayRunSeveralTimes) {
 }
 
 // A text's logits are the same if passes read all of it or pieces of it, and if a batch decodes it.
-TEST(TeacherForcing, HowTilesComeToATextDoesNotShow) {
+TEST(TeacherForcing, LogitsDoNotDependOnHowTilesReadAText) {
   for (const GoldenModel& model : golden_models()) {
     SCOPED_TRACE(model.name);
     const std::vector<int32_t> tokens = long_text(model);

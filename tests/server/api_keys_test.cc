@@ -40,7 +40,7 @@ TEST(ConstantTime, ComparesAllOfBoth) {
   EXPECT_TRUE(equal_in_constant_time("", ""));
 }
 
-TEST(ApiKeys, WithoutAnyEverybodyMayAsk) {
+TEST(ApiKeys, WithoutKeysEveryRequestIsAllowed) {
   const ApiKeys keys;
   EXPECT_EQ(*keys.name_of(""), "anonymous");
   EXPECT_EQ(*keys.name_of("Bearer whatever"), "anonymous");

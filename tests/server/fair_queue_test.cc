@@ -27,7 +27,7 @@ TEST(FairQueue, OneKeyIsServedInTheOrderOfArrival) {
   EXPECT_EQ(queue.in_engine(), 3U);
 }
 
-TEST(FairQueue, AKeyThatAsksForMuchDoesNotMakeAnotherWait) {
+TEST(FairQueue, AKeyWithManyRequestsDoesNotDelayAnother) {
   FairQueue queue;
   for (uint64_t id = 1; id <= 100; ++id) queue.push({.id = id, .key = "greedy"});
   EXPECT_THAT(pop(queue, 2), ElementsAre(1, 2));
@@ -52,7 +52,7 @@ TEST(FairQueue, APriorityCountsAmongTheKeysOwnRequests) {
   EXPECT_THAT(pop(queue, 3), ElementsAre(2, 3, 1));
 }
 
-TEST(FairQueue, WhatHasEndedMakesRoom) {
+TEST(FairQueue, EndedRequestsMakeRoom) {
   FairQueue queue;
   const FairQueue::Ticket first{.id = 1, .key = "a"}, second{.id = 2, .key = "a"};
   queue.push(first);

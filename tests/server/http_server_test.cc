@@ -124,7 +124,7 @@ TEST(HttpServer, ABodyMayComeInChunks) {
   client.read_until("POST /p abcde");
 }
 
-TEST(HttpServer, AClientMayAskBeforeItSendsItsBody) {
+TEST(HttpServer, AClientMayExpectAContinueBeforeItsBody) {
   EchoServer server;
   HttpClient client(server.port());
   client.send("POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n");
@@ -133,7 +133,7 @@ TEST(HttpServer, AClientMayAskBeforeItSendsItsBody) {
   client.read_until("POST /p abc");
 }
 
-TEST(HttpServer, AStreamGoesOutPieceByPiece) {
+TEST(HttpServer, AStreamIsSentPieceByPiece) {
   EchoServer server;
   HttpClient client(server.port());
   client.send(get("/keep"));
@@ -166,7 +166,7 @@ TEST(HttpServer, ForAnOldClientAStreamEndsWithItsConnection) {
   EXPECT_TRUE(answer.ends_with("\r\n\r\nall of it")) << answer;
 }
 
-TEST(HttpServer, AClientThatGoesIsNoticedWhileItsAnswerIsMade) {
+TEST(HttpServer, ADisconnectIsNoticedWhileTheAnswerIsMade) {
   EchoServer server;
   HttpClient client(server.port());
   client.send(get("/keep"));
@@ -176,7 +176,7 @@ TEST(HttpServer, AClientThatGoesIsNoticedWhileItsAnswerIsMade) {
 }
 
 // `curl -T -` and netcat close their sending side before they read the answer.
-TEST(HttpServer, AClientThatHasEndedItsSideGetsItsAnswer) {
+TEST(HttpServer, AClientThatHasClosedItsSendingSideGetsItsAnswer) {
   EchoServer server;
   HttpClient quick(server.port()), slow(server.port()), pipelined(server.port());
   quick.send(post("body"));
@@ -194,7 +194,7 @@ TEST(HttpServer, AClientThatHasEndedItsSideGetsItsAnswer) {
   EXPECT_THAT(slow.read_to_end(), ::testing::EndsWith("at last"));
 }
 
-TEST(HttpServer, AClientThatDoesNotReadIsGivenUp) {
+TEST(HttpServer, AClientThatDoesNotReadIsDisconnected) {
   HttpLimits limits;
   limits.backlog_bytes = 1 << 20;
   EchoServer server(limits);
@@ -209,7 +209,7 @@ TEST(HttpServer, AClientThatDoesNotReadIsGivenUp) {
   EXPECT_TRUE(server.gone_is_noticed());
 }
 
-TEST(HttpServer, WhatIsTooLongIsRefused) {
+TEST(HttpServer, TooLongRequestsAreRefused) {
   EchoServer server({.body_bytes = 10, .header_bytes = 1000});
   HttpClient body(server.port()), chunks(server.port()), header(server.port()), fits(server.port());
   body.send(post("eleven bytes"));
@@ -223,7 +223,7 @@ TEST(HttpServer, WhatIsTooLongIsRefused) {
   fits.read_until("POST /p ten bytes.");
 }
 
-TEST(HttpServer, WhatIsNotHttpIsRefused) {
+TEST(HttpServer, InvalidHttpIsRefused) {
   EchoServer server;
   for (const char* bytes :
        {"nonsense\r\n\r\n", "GET / HTTP/2.0\r\n\r\n", "GET / HTTP/1.1\r\nNo colon\r\n\r\n",
@@ -240,7 +240,7 @@ TEST(HttpServer, WhatIsNotHttpIsRefused) {
   EXPECT_THAT(gzip.read_to_end(), StartsWith("HTTP/1.1 501 "));
 }
 
-TEST(HttpServer, ARequestThatDoesNotComeToItsEndTimesOut) {
+TEST(HttpServer, AnIncompleteRequestTimesOut) {
   EchoServer server(impatient());
   HttpClient head(server.port());
   head.send("GET / HTTP/1.1\r\nHos");
@@ -252,7 +252,7 @@ TEST(HttpServer, ARequestThatDoesNotComeToItsEndTimesOut) {
   EXPECT_EQ(silent.read_to_end(), "") << "a connection without a request ends without an answer";
 }
 
-TEST(HttpServer, TooManyConnectionsAreTurnedAway) {
+TEST(HttpServer, TooManyConnectionsAreRejected) {
   EchoServer server({.connections = 1, .spare_connections = 0});
   HttpClient first(server.port());
   first.send(get("/"));
@@ -264,7 +264,7 @@ TEST(HttpServer, TooManyConnectionsAreTurnedAway) {
 }
 
 // Health checks must work even if idle connections use up the limit.
-TEST(HttpServer, BeyondTheLimitThereIsRoomForOneQuestion) {
+TEST(HttpServer, SpareConnectionsServeOneRequestBeyondTheLimit) {
   EchoServer server({.connections = 1, .spare_connections = 2});
   HttpClient first(server.port()), idle(server.port()), other(server.port());
   first.send(get("/"));
@@ -318,7 +318,7 @@ TEST(HttpServer, ACompressedBodyIsRefused) {
   plain.read_until("POST /p body");
 }
 
-TEST(HttpServer, PagesOfAnotherOriginMayAskIfItIsAllowed) {
+TEST(HttpServer, PagesOfAnAllowedOriginMaySendRequests) {
   const std::string question =
       "OPTIONS /p HTTP/1.1\r\nHost: x\r\nOrigin: https://a.example\r\n"
       "Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: authorization, "

@@ -48,7 +48,7 @@ TEST(ResponseWriter, WritesAResponseWithOneMessage) {
   EXPECT_EQ(answer.at("usage").at("input_tokens_details").at("cached_tokens"), 2);
 }
 
-TEST(ResponseWriter, SaysThatALimitHasEndedIt) {
+TEST(ResponseWriter, ReportsALimitAsIncomplete) {
   const auto writer = make_answer_writer(request(), kIdentity);
   const json answer = json::parse(writer->complete({{.text = "Hi", .finish_reason = "length"}}, kUsage));
   EXPECT_EQ(answer.at("status"), "incomplete");

@@ -170,7 +170,7 @@ class ServiceTest : public ::testing::Test {
   std::vector<RequestRecord> records_;  // used on the loop's thread only
 };
 
-TEST_F(ServiceTest, AnswersWhatTheEngineSays) {
+TEST_F(ServiceTest, AnswersWithTheEnginesText) {
   serve();
   const HttpResponse answer = complete(10)->wait();
   EXPECT_EQ(answer.status, 200);
@@ -189,7 +189,7 @@ TEST_F(ServiceTest, TheAliasIsTheModelsName) {
   EXPECT_EQ(json::parse(complete(1, {{"model", "other"}})->wait().body).at("model"), "other");
 }
 
-TEST_F(ServiceTest, SaysHowFarTheModelIsLoaded) {
+TEST_F(ServiceTest, ReportsTheProgressOfLoading) {
   start();
   service_->loading("weights", 1, 4);
   const HttpResponse health = ask("/health")->wait();
@@ -224,7 +224,7 @@ TEST_F(ServiceTest, PathsAndMethodsThatAreNotServedAreRefused) {
   EXPECT_EQ(ask("/health", json::object())->wait().status, 405);
 }
 
-TEST_F(ServiceTest, BeyondTheQueueClientsAreToldToComeBack) {
+TEST_F(ServiceTest, AFullQueueRefusesWithRetryAfter) {
   serve({.max_queue = 2}, 1);
   stop_engine();
   const auto first = complete(1);
@@ -242,7 +242,7 @@ TEST_F(ServiceTest, BeyondTheQueueClientsAreToldToComeBack) {
   EXPECT_EQ(first->wait().status, 200);
 }
 
-TEST_F(ServiceTest, WhatAClientLeavesIsFreed) {
+TEST_F(ServiceTest, ADisconnectFreesTheRequestsBlocks) {
   serve();
   stop_engine(3);
   const auto client = complete(100, {{"stream", true}});
@@ -254,7 +254,7 @@ TEST_F(ServiceTest, WhatAClientLeavesIsFreed) {
   EXPECT_FALSE(client->complete());
 }
 
-TEST_F(ServiceTest, ARequestThatWaitsIsForgottenWhenItsClientGoes) {
+TEST_F(ServiceTest, AWaitingRequestEndsWhenItsClientDisconnects) {
   serve({.workers = 1}, 1);
   stop_engine();
   const auto first = complete(1);
@@ -292,7 +292,7 @@ TEST_F(ServiceTest, AnErrorOfTheDeviceDuringALaunchIsAFault) {
   EXPECT_EQ(service_->wait(), Service::Outcome::kFault);
 }
 
-TEST_F(ServiceTest, MemoryThatHasRunOutFailsOnlyWhatRanThen) {
+TEST_F(ServiceTest, OutOfMemoryFailsOnlyTheRunningRequests) {
   serve();
   toy_->backend->fail_at_pass(5, ErrorKind::kOutOfMemory);
   EXPECT_EQ(complete(100)->wait().status, 500);
@@ -301,7 +301,7 @@ TEST_F(ServiceTest, MemoryThatHasRunOutFailsOnlyWhatRanThen) {
   EXPECT_EQ(complete(5)->wait().status, 200);
 }
 
-TEST_F(ServiceTest, WhileItDrainsWhatRunsIsAnsweredAndNothingElse) {
+TEST_F(ServiceTest, WhileDrainingOnlyRunningRequestsAreAnswered) {
   serve();
   stop_engine();
   const auto running = complete(20);
@@ -315,7 +315,7 @@ TEST_F(ServiceTest, WhileItDrainsWhatRunsIsAnsweredAndNothingElse) {
   EXPECT_EQ(service_->wait(), Service::Outcome::kDrained);
 }
 
-TEST_F(ServiceTest, WhatRunsLongerThanTheDrainIsToldSo) {
+TEST_F(ServiceTest, RequestsThatOutlastTheDrainGetAnError) {
   serve();
   stop_engine();
   const auto running = complete(20);
@@ -337,7 +337,7 @@ TEST_F(ServiceTest, ARequestThatWaitsTooLongTimesOut) {
   for (const auto& client : clients) client->wait();
 }
 
-TEST_F(ServiceTest, OneKeysFloodDoesNotMakeAnotherWait) {
+TEST_F(ServiceTest, AKeyWithManyRequestsDoesNotDelayAnother) {
   ApiKeys keys;
   keys.add({"greedy", "g"});
   keys.add({"modest", "m"});
@@ -360,7 +360,7 @@ TEST_F(ServiceTest, OneKeysFloodDoesNotMakeAnotherWait) {
   EXPECT_LT(place.get_future().get(), 10U);
 }
 
-TEST_F(ServiceTest, MetricsCountWhatHasHappened) {
+TEST_F(ServiceTest, MetricsCountRequestsAndTokens) {
   serve();
   complete(10)->wait();
   EXPECT_EQ(complete(-1)->wait().status, 400);
@@ -376,7 +376,7 @@ TEST_F(ServiceTest, MetricsCountWhatHasHappened) {
     EXPECT_THAT(text, HasSubstr(line));
 }
 
-TEST_F(ServiceTest, TokensAndTextsTurnIntoEachOther) {
+TEST_F(ServiceTest, TokenizesAndDetokenizes) {
   serve();
   const json tokens = json::parse(ask("/tokenize", {{"prompt", "Hi"}})->wait().body);
   EXPECT_EQ(tokens.at("count"), tokens.at("tokens").size());

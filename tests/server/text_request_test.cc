@@ -34,7 +34,7 @@ ApiError refusal_of(const std::string& body, TextPath path = TextPath::kCompleti
   return {0, "", ""};
 }
 
-TEST(TextRequest, WhatIsNotGivenIsTheModelsOwn) {
+TEST(TextRequest, DefaultsAreTheModelsOwn) {
   const TextRequest request = completion(R"({"prompt": "Hi"})");
   EXPECT_EQ(std::get<std::string>(request.prompts.at(0)), "Hi");
   EXPECT_EQ(request.request.sampling.temperature, 0.5F);
@@ -45,7 +45,7 @@ TEST(TextRequest, WhatIsNotGivenIsTheModelsOwn) {
   EXPECT_EQ(chat(R"({"messages": [{"role": "user", "content": "Hi"}]})").request.max_tokens, -1);
 }
 
-TEST(TextRequest, SaysWhatControlTokensMean) {
+TEST(TextRequest, ReadsTheTreatmentOfControlTokens) {
   const Request plain = completion(R"({"prompt": "Hi"})").request;
   EXPECT_TRUE(plain.special && plain.add_special_tokens && plain.skip_special_tokens);
   const Request other = completion(R"({"prompt": "Hi", "parse_special": false, "add_special_tokens": false,
@@ -175,7 +175,7 @@ TEST(TextRequest, TheLikeliestTokensComeWithLogProbabilities) {
   EXPECT_EQ(refusal_of(messages + R"(, "top_logprobs": 1})", TextPath::kChat).param, "top_logprobs");
 }
 
-TEST(TextRequest, AResponseIsAskedForByItsOwnNames) {
+TEST(TextRequest, ResponsesHaveTheirOwnParameterNames) {
   const TextRequest request = parse_text_request(
       R"({"input": [{"role": "user", "content": [{"type": "input_text", "text": "Hi"}]}], "instructions": "Be brief.",
           "max_output_tokens": 9, "tools": [], "store": false, "text": {"format": {"type": "json_object"}}})",
@@ -194,7 +194,7 @@ TEST(TextRequest, AResponseIsAskedForByItsOwnNames) {
   EXPECT_EQ(refusal_of(R"({"input": [{"type": "reasoning"}]})", TextPath::kResponses).param, "input[0].type");
 }
 
-TEST(TextRequest, AsksForJson) {
+TEST(TextRequest, ReadsTheJsonFormat) {
   EXPECT_TRUE(
       completion(R"({"prompt": "x", "response_format": {"type": "json_object"}})").request.json_object);
   const std::string schema = R"({"type":"object","properties":{"b":{},"a":{}}})";
@@ -215,7 +215,7 @@ TEST(TextRequest, AsksForJson) {
   EXPECT_EQ(refused(R"({"type": "json_object"})"), "min_tokens");
 }
 
-TEST(TextRequest, WhatIsNotSupportedIsRefusedByName) {
+TEST(TextRequest, UnsupportedMembersAreRefusedByName) {
   for (const char* name : {"tools", "tool_choice", "functions", "audio", "modalities", "suffix", "prediction",
                            "web_search_options", "messages", "max_completion_tokens", "nonsense"}) {
     const ApiError error = refusal_of(std::string(R"({"prompt": "x", ")") + name + R"(": "y"})");
@@ -230,7 +230,7 @@ TEST(TextRequest, WhatIsNotSupportedIsRefusedByName) {
   EXPECT_THAT(image.what(), HasSubstr("only text is supported"));
 }
 
-TEST(TextRequest, WhatAsksForNothingIsNoParameter) {
+TEST(TextRequest, MembersWithoutEffectAreAccepted) {
   completion(R"({"prompt": "x", "tools": [], "suffix": null, "presence_penalty": 0, "logit_bias": {}})");
   chat(R"({"messages": [{"role": "user", "content": "x"}], "response_format": {"type": "text"},
     "modalities": ["text"], "store": false, "service_tier": "auto", "tool_choice": "none", "echo": false,
