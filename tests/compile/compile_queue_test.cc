@@ -27,14 +27,14 @@ CompileQueue::Job job(uint32_t sms, std::atomic<int>* begun = nullptr) {
   };
 }
 
-// A task that signals `begun` and waits for `may_go_on`.
-struct HeldUp {
-  std::promise<void> begun, may_go_on;
+// A task that signals `begun` and waits for `may_continue`.
+struct BlockedTask {
+  std::promise<void> begun, may_continue;
 
   CompileQueue::Job job(uint32_t sms) {
     return [this, sms](const std::stop_token&) {
       begun.set_value();
-      may_go_on.get_future().wait();
+      may_continue.get_future().wait();
       return compiled(sms);
     };
   }
@@ -51,20 +51,20 @@ TEST(CompileQueue, CompilesEachProgramOnce) {
 }
 
 TEST(CompileQueue, CompilesARequestedProgramWhileAnotherIsBeingCompiled) {
-  HeldUp first;
+  BlockedTask first;
   CompileQueue queue({first.job(1), job(2), job(3)});
   first.begun.get_future().wait();
   EXPECT_EQ(queue.program(2).machine.sms, 3U) << "on this thread: the queue's is held up";
-  first.may_go_on.set_value();
+  first.may_continue.set_value();
   EXPECT_EQ(queue.program(0).machine.sms, 1U);
 }
 
 TEST(CompileQueue, WaitsForAProgramThatIsBeingCompiled) {
-  HeldUp first;
+  BlockedTask first;
   CompileQueue queue({first.job(1)});
   first.begun.get_future().wait();
   auto wanted = std::async(std::launch::async, [&] { return queue.program(0).machine.sms; });
-  first.may_go_on.set_value();
+  first.may_continue.set_value();
   EXPECT_EQ(wanted.get(), 1U);
 }
 

@@ -99,7 +99,7 @@ class Traffic {
         expect_same(found, alone(toy_, request));
       }
     }
-    EXPECT_TRUE(toy_.all_blocks_come_back());
+    EXPECT_TRUE(toy_.releases_all_blocks());
   }
 
   std::mt19937 random_;
@@ -127,7 +127,7 @@ TEST(Batch, GivesTheSameTokensInLongLaunchesAsStepByStep) {
     ASSERT_EQ(responses.size(), requests.size());
     for (size_t i = 0; i < requests.size(); ++i) expect_same(responses[i], alone(toy, requests[i]));
     EXPECT_LT(toy.backend->launches(), toy.backend->passes_run());
-    EXPECT_TRUE(toy.all_blocks_come_back());
+    EXPECT_TRUE(toy.releases_all_blocks());
   }
 }
 
@@ -202,7 +202,7 @@ TEST(Batch, ReturnsItsBlocksWhenItIsDestroyed) {
     batch.add({.prompt_ids = std::vector<int32_t>(100, 1)});
     batch.step();
   }
-  EXPECT_TRUE(toy.all_blocks_come_back());
+  EXPECT_TRUE(toy.releases_all_blocks());
 }
 
 TEST(Batch, SaysWhyAResponseCannotBeTaken) {
@@ -254,7 +254,7 @@ TEST(Batch, EndsItsSequencesWithTheErrorWhenTheDeviceFaults) {
   EXPECT_EQ(failed.finish, Finish::kError);
   EXPECT_EQ(failed.error_kind, ErrorKind::kDeviceFault);
   EXPECT_EQ(failed.error, "fake: SM 3 pc 17: no progress");
-  EXPECT_EQ(failed.tokens.size(), 3u) << "what came before stays";
+  EXPECT_EQ(failed.tokens.size(), 3u) << "earlier tokens are kept";
   toy.backend->fail_at_pass(~uint64_t{0});
   expect_same(toy.engine.generate(request), alone(toy, request));
 }

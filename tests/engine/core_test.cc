@@ -97,7 +97,7 @@ TEST(RequestHandle, CancelsItsRequestWhenItIsDestroyed) {
   ToyEngine toy = toy_engine();
   slow_down(toy);
   { const RequestHandle handle = toy.engine.submit(request(3, -1)); }
-  EXPECT_TRUE(toy.all_blocks_come_back());
+  EXPECT_TRUE(toy.releases_all_blocks());
   EXPECT_LT(toy.engine.stats().generated_tokens, 100u);
 }
 
@@ -166,7 +166,7 @@ TEST(EventSink, EndsOnlyItsOwnRequestIfItThrows) {
     throw 42;
   });
   EXPECT_EQ(toy.engine.generate(request(4, 50)).tokens.size(), 50u);
-  EXPECT_TRUE(toy.all_blocks_come_back());
+  EXPECT_TRUE(toy.releases_all_blocks());
   EXPECT_EQ(calls, 2) << "a token and the end";
 }
 
@@ -347,7 +347,7 @@ TEST(Core, TakesNoRequestAfterItsShutdown) {
 TEST(Core, CountsWhatItDoes) {
   ToyEngine toy = toy_engine();
   toy.engine.decode_batch(std::vector(3, request(100, 10)));
-  EXPECT_TRUE(toy.all_blocks_come_back());
+  EXPECT_TRUE(toy.releases_all_blocks());
   const EngineStats stats = toy.engine.stats();
   EXPECT_EQ(stats.finished, 3u);
   EXPECT_EQ(stats.prompt_tokens, 300u);
@@ -387,7 +387,7 @@ TEST(Core, ServesManyThreads) {
       });
     }
     for (std::thread& client : clients) client.join();
-    EXPECT_TRUE(toy.all_blocks_come_back());
+    EXPECT_TRUE(toy.releases_all_blocks());
     EXPECT_GT(toy.engine.stats().cached_tokens, 0u);
   }
 }

@@ -25,8 +25,8 @@ static_assert(std::ranges::input_range<TokenStream>);
 const std::vector<int32_t> kPrompt = {7, 7, 7};
 
 // An engine that answers any prompt of three tokens with `pieces`, one token each, repeatedly.
-ToyEngine saying(const std::vector<std::string>& pieces, std::vector<int32_t> stop_tokens = {},
-                 uint32_t context = 256) {
+ToyEngine scripted_engine(const std::vector<std::string>& pieces, std::vector<int32_t> stop_tokens = {},
+                          uint32_t context = 256) {
   std::vector<int32_t> script;
   for (size_t i = 0; i < pieces.size(); ++i) script.push_back(static_cast<int32_t>(i));
   return ToyEngine(scripted_model(kPrompt.size(), script),
@@ -82,8 +82,8 @@ TEST(Engine, LogitsThatAreNotFiniteAreAnErrorOfTheirRequest) {
   });
   EXPECT_EQ(error.kind(), ErrorKind::kRuntime);
   EXPECT_THAT(error.what(), HasSubstr("token 6 of the text: the model's logits are NaN or infinite"));
-  EXPECT_EQ(streamed.size(), 3u) << "what came before was good";
-  EXPECT_TRUE(toy.all_blocks_come_back());
+  EXPECT_EQ(streamed.size(), 3u) << "earlier tokens are valid";
+  EXPECT_TRUE(toy.releases_all_blocks());
   EXPECT_EQ(toy.engine.generate({.prompt_ids = {6, 5, 5}, .max_tokens = 20}).tokens.size(), 20u);
 }
 
@@ -128,7 +128,7 @@ TEST(Engine, AStreamThrowsWhatItsRequestFailedWith) {
 }
 
 TEST(Engine, StopsAtMaxTokens) {
-  ToyEngine toy = saying({"a", "b", "c"});
+  ToyEngine toy = scripted_engine({"a", "b", "c"});
   const Response response = toy.engine.generate({.prompt_ids = kPrompt, .max_tokens = 4});
   EXPECT_EQ(response.text, "abca");
   EXPECT_EQ(response.finish, Finish::kLength);
@@ -137,16 +137,16 @@ TEST(Engine, StopsAtMaxTokens) {
 }
 
 TEST(Engine, ReadsThePromptAndNothingMoreForNoTokens) {
-  ToyEngine toy = saying({"a"});
+  ToyEngine toy = scripted_engine({"a"});
   const Response response = toy.engine.generate({.prompt_ids = kPrompt, .max_tokens = 0});
   EXPECT_EQ(response.text, "");
   EXPECT_EQ(response.finish, Finish::kLength);
   EXPECT_EQ(toy.backend->passes_run(), 1u);
-  EXPECT_TRUE(toy.all_blocks_come_back());
+  EXPECT_TRUE(toy.releases_all_blocks());
 }
 
 TEST(Engine, StopsWhereTheModelEndsUnlessAskedNotTo) {
-  ToyEngine toy = saying({"a", "b", "c"}, {2});
+  ToyEngine toy = scripted_engine({"a", "b", "c"}, {2});
   const Response ended = toy.engine.generate({.prompt_ids = kPrompt, .max_tokens = 9});
   EXPECT_THAT(ended.tokens, ElementsAre(0, 1, 2));
   EXPECT_EQ(ended.finish, Finish::kEos);
@@ -156,7 +156,7 @@ TEST(Engine, StopsWhereTheModelEndsUnlessAskedNotTo) {
 }
 
 TEST(Engine, EndsTheTextBeforeAStopStringAcrossTokens) {
-  ToyEngine toy = saying({"one ", "E", "N", "D.", " two"});
+  ToyEngine toy = scripted_engine({"one ", "E", "N", "D.", " two"});
   const Streamed streamed = stream_of(toy, {.prompt_ids = kPrompt, .stop = {"END"}});
   EXPECT_EQ(streamed.response.text, "one ");
   EXPECT_EQ(streamed.response.finish, Finish::kStop);
@@ -171,37 +171,37 @@ TEST(Engine, DiscardsTokensAfterAStopString) {
     const Response response = toy.engine.generate({.prompt_ids = kPrompt, .stop = {"b"}});
     EXPECT_EQ(response.text, "a");
     EXPECT_EQ(response.tokens.size(), 2u);
-    EXPECT_TRUE(toy.all_blocks_come_back());
+    EXPECT_TRUE(toy.releases_all_blocks());
     EXPECT_EQ(toy.backend->passes_run(), 2 + latency);
   }
 }
 
 TEST(Engine, ReleasesHeldBackTextWhenTheSequenceEnds) {
-  ToyEngine toy = saying({"one ", "E", "N"});
+  ToyEngine toy = scripted_engine({"one ", "E", "N"});
   EXPECT_EQ(toy.engine.generate({.prompt_ids = kPrompt, .max_tokens = 3, .stop = {"END"}}).text, "one EN");
 }
 
 TEST(Engine, StreamsWholeCharacters) {
-  ToyEngine toy = saying({"\xE2", "\x82", "\xAC", "x"});
+  ToyEngine toy = scripted_engine({"\xE2", "\x82", "\xAC", "x"});
   EXPECT_THAT(stream_of(toy, {.prompt_ids = kPrompt, .max_tokens = 4}).texts, ElementsAre("", "", "€", "x"));
 }
 
 TEST(Engine, EndsWithAReplacementForAnUnfinishedCharacter) {
-  ToyEngine toy = saying({"x", "\xE2", "\x82"});
+  ToyEngine toy = scripted_engine({"x", "\xE2", "\x82"});
   const Streamed streamed = stream_of(toy, {.prompt_ids = kPrompt, .max_tokens = 3});
   EXPECT_THAT(streamed.texts, ElementsAre("x", "", "\uFFFD"));
   EXPECT_EQ(streamed.response.text, "x\uFFFD");
 }
 
 TEST(Engine, FindsAStopStringInsideSplitCharacters) {
-  ToyEngine toy = saying({"a\xE2", "\x82", "\xAC", "b"});
+  ToyEngine toy = scripted_engine({"a\xE2", "\x82", "\xAC", "b"});
   const Response response = toy.engine.generate({.prompt_ids = kPrompt, .stop = {"€"}});
   EXPECT_EQ(response.text, "a");
   EXPECT_EQ(response.finish, Finish::kStop);
 }
 
 TEST(Engine, FillsTheContextAndNoMore) {
-  ToyEngine toy = saying({"a"}, {}, 130);
+  ToyEngine toy = scripted_engine({"a"}, {}, 130);
   EXPECT_EQ(toy.engine.generate({.prompt_ids = kPrompt}).tokens.size(), 127u);
 }
 
@@ -216,7 +216,7 @@ TEST(Engine, TakesAPromptThatLeavesRoomForOneToken) {
 }
 
 TEST(Engine, NamesTheRequestOfABatchThatIsOutOfRange) {
-  ToyEngine toy = saying({"a"});
+  ToyEngine toy = scripted_engine({"a"});
   const std::vector<Request> requests = {{.prompt = "x"}, {.prompt = "x", .max_tokens = -7}};
   EXPECT_THAT(error_of([&] { toy.engine.decode_batch(requests); }).what(),
               HasSubstr("requests[1]: max_tokens: -7"));
@@ -224,19 +224,19 @@ TEST(Engine, NamesTheRequestOfABatchThatIsOutOfRange) {
 }
 
 TEST(Engine, RefusesAnUnknownRole) {
-  ToyEngine toy = saying({"a"});
+  ToyEngine toy = scripted_engine({"a"});
   const Request request{.messages = {{"user", "hi"}, {"robot", "hello"}}};
   EXPECT_STREQ(error_of([&] { toy.engine.generate(request); }).what(),
                "messages[1]: role \"robot\"; expected system, user or assistant");
 }
 
 TEST(Engine, AnswersNoRequestsWithNoResponses) {
-  ToyEngine toy = saying({"a"});
+  ToyEngine toy = scripted_engine({"a"});
   EXPECT_TRUE(toy.engine.decode_batch({}).empty());
 }
 
 TEST(Engine, NumbersTheEventsOfABatchByRequest) {
-  ToyEngine toy = saying({"a"});
+  ToyEngine toy = scripted_engine({"a"});
   const std::vector<Request> requests(20, {.prompt_ids = kPrompt, .max_tokens = 2});
   std::vector<int> events(21);
   toy.engine.decode_batch(requests, [&](const TokenEvent& event) {
@@ -251,22 +251,22 @@ TEST(Engine, LetsRequestsWaitForKvBlocks) {
   ToyEngine toy(hashing_model(300), {.backend = {.context = 256, .kv_blocks = 9}});
   const std::vector<Request> requests(10, {.prompt_ids = kPrompt});
   for (const Response& response : toy.engine.decode_batch(requests)) EXPECT_EQ(response.tokens.size(), 253u);
-  EXPECT_TRUE(toy.all_blocks_come_back());
+  EXPECT_TRUE(toy.releases_all_blocks());
 }
 
 TEST(Engine, CancelsWhenTheCallbackSaysSo) {
-  ToyEngine toy = saying({"a", "b"});
+  ToyEngine toy = scripted_engine({"a", "b"});
   int events = 0;
   const Response response =
       toy.engine.generate({.prompt_ids = kPrompt}, [&](const TokenEvent&) { return ++events < 5; });
   EXPECT_EQ(response.finish, Finish::kCancelled);
   EXPECT_EQ(response.text, "ababa");
   EXPECT_EQ(events, 5);
-  EXPECT_TRUE(toy.all_blocks_come_back());
+  EXPECT_TRUE(toy.releases_all_blocks());
 }
 
 TEST(Engine, EndsOnlyTheSequenceWhoseCallbackSaysSo) {
-  ToyEngine toy = saying({"a"});
+  ToyEngine toy = scripted_engine({"a"});
   const std::vector<Request> requests(3, {.prompt_ids = kPrompt, .max_tokens = 100});
   const auto responses =
       toy.engine.decode_batch(requests, [](const TokenEvent& event) { return event.sequence != 2; });
@@ -277,15 +277,15 @@ TEST(Engine, EndsOnlyTheSequenceWhoseCallbackSaysSo) {
 }
 
 TEST(Engine, RethrowsACallbacksException) {
-  ToyEngine toy = saying({"a"});
+  ToyEngine toy = scripted_engine({"a"});
   EXPECT_THROW(toy.engine.generate({.prompt_ids = kPrompt}, [](const TokenEvent&) -> bool { throw 42; }),
                int);
-  EXPECT_TRUE(toy.all_blocks_come_back());
+  EXPECT_TRUE(toy.releases_all_blocks());
   EXPECT_EQ(toy.engine.generate({.prompt_ids = kPrompt, .max_tokens = 2}).text, "aa");
 }
 
 TEST(Engine, MayBeCalledFromACallback) {
-  ToyEngine toy = saying({"a", "b"});
+  ToyEngine toy = scripted_engine({"a", "b"});
   std::string inner;
   const Response outer =
       toy.engine.generate({.prompt_ids = kPrompt, .max_tokens = 1}, [&](const TokenEvent&) {
@@ -297,7 +297,7 @@ TEST(Engine, MayBeCalledFromACallback) {
 }
 
 TEST(Engine, IsCancelledFromAnotherThread) {
-  ToyEngine toy = saying({"a"}, {}, 100000);
+  ToyEngine toy = scripted_engine({"a"}, {}, 100000);
   std::atomic<bool> started = false;
   std::thread canceller([&] {
     started.wait(false);
@@ -321,7 +321,7 @@ TEST(Engine, IsCancelledFromAnotherThread) {
 Engine* signalled_engine = nullptr;
 
 TEST(Engine, IsCancelledFromASignalHandler) {
-  ToyEngine toy = saying({"a"});
+  ToyEngine toy = scripted_engine({"a"});
   signalled_engine = &toy.engine;
   const auto previous = std::signal(SIGUSR1, [](int) { signalled_engine->cancel(); });
   int events = 0;
@@ -335,18 +335,18 @@ TEST(Engine, IsCancelledFromASignalHandler) {
 }
 
 TEST(Engine, CancelsWaitingRequestsOfABatch) {
-  ToyEngine toy = saying({"a"});
+  ToyEngine toy = scripted_engine({"a"});
   const std::vector<Request> requests(20, {.prompt_ids = kPrompt});
   const auto responses = toy.engine.decode_batch(requests, [&](const TokenEvent&) {
     toy.engine.cancel();
     return true;
   });
   for (const Response& response : responses) EXPECT_EQ(response.finish, Finish::kCancelled);
-  EXPECT_TRUE(toy.all_blocks_come_back());
+  EXPECT_TRUE(toy.releases_all_blocks());
 }
 
 TEST(Engine, CancelsABatchBetweenItsSteps) {
-  ToyEngine toy = saying({"a"}, {}, 2000);
+  ToyEngine toy = scripted_engine({"a"}, {}, 2000);
   toy.backend->before_each_pass([] { std::this_thread::sleep_for(std::chrono::microseconds(100)); });
   Batch batch(toy.engine);
   const uint64_t handle = batch.add({.prompt_ids = kPrompt});
@@ -358,7 +358,7 @@ TEST(Engine, CancelsABatchBetweenItsSteps) {
 }
 
 TEST(Engine, RunsOnAfterACancelThatHitNothing) {
-  ToyEngine toy = saying({"a"});
+  ToyEngine toy = scripted_engine({"a"});
   toy.engine.cancel();
   EXPECT_EQ(toy.engine.generate({.prompt_ids = kPrompt, .max_tokens = 2}).finish, Finish::kLength);
 }
@@ -393,7 +393,7 @@ TEST(Engine, RunsABatchBesideOtherCalls) {
 }
 
 TEST(Engine, MayMoveWhileABatchOfItLives) {
-  ToyEngine toy = saying({"a", "b"});
+  ToyEngine toy = scripted_engine({"a", "b"});
   Batch batch(toy.engine);
   const uint64_t handle = batch.add({.prompt_ids = kPrompt, .max_tokens = 4});
   batch.step();
@@ -404,7 +404,7 @@ TEST(Engine, MayMoveWhileABatchOfItLives) {
 }
 
 TEST(TokenStream, IteratesOverTheTokensOfARequest) {
-  ToyEngine toy = saying({"a", "b", "c"});
+  ToyEngine toy = scripted_engine({"a", "b", "c"});
   TokenStream stream(toy.engine, {.prompt_ids = kPrompt, .max_tokens = 5});
   std::string text;
   for (const TokenEvent& event : stream) text += event.text;
@@ -414,7 +414,7 @@ TEST(TokenStream, IteratesOverTheTokensOfARequest) {
 }
 
 TEST(TokenStream, EndsWithItsResponseWhenCancelled) {
-  ToyEngine toy = saying({"a"});
+  ToyEngine toy = scripted_engine({"a"});
   TokenStream stream(toy.engine, {.prompt_ids = kPrompt});
   int events = 0;
   for (const TokenEvent& event : stream) {
@@ -444,7 +444,7 @@ TEST(Finish, HasNames) {
 }
 
 // Random bytes, which are hardly ever JSON by themselves. Token 299 ends a text.
-ToyEngine babbling(uint32_t kv_blocks, uint32_t sequences = 4, uint32_t stop_latency = 0) {
+ToyEngine random_engine(uint32_t kv_blocks, uint32_t sequences = 4, uint32_t stop_latency = 0) {
   return ToyEngine(hashing_model(300), {.backend = {.context = 256,
                                                     .kv_blocks = kv_blocks,
                                                     .rows = 8,
@@ -466,7 +466,7 @@ void expect_list_of_words(const Response& response) {
 }
 
 TEST(Engine, WritesWhatASchemaDescribes) {
-  ToyEngine toy = babbling(64);
+  ToyEngine toy = random_engine(64);
   const Request request{.prompt_ids = kPrompt, .json_schema = kListOfWords, .n = 6};
   const std::vector<Response> responses = toy.engine.decode_batch(std::span(&request, 1));
   ASSERT_EQ(responses.size(), 6U);
@@ -478,9 +478,9 @@ TEST(Engine, WritesWhatASchemaDescribes) {
 TEST(Engine, RunsConstrainedTextsInLaunchesOfManyPasses) {
   constexpr const char* kLongWord = R"({"type":"string","minLength":150})";
   const auto stats_of = [](const Request& request) {
-    ToyEngine toy = babbling(64);
+    ToyEngine toy = random_engine(64);
     EXPECT_EQ(toy.engine.generate(request).finish, Finish::kLength);
-    EXPECT_TRUE(toy.all_blocks_come_back()) << "the last launch is counted by then";
+    EXPECT_TRUE(toy.releases_all_blocks()) << "the last launch is counted by then";
     return toy.engine.stats();
   };
   const EngineStats free = stats_of({.prompt_ids = kPrompt, .max_tokens = 130, .ignore_eos = true});
@@ -492,18 +492,18 @@ TEST(Engine, RunsConstrainedTextsInLaunchesOfManyPasses) {
 
 // The mask of a launch's first token is given after the launch has begun.
 TEST(Engine, PlansLaunchesOfConstrainedTextsAhead) {
-  ToyEngine toy = babbling(64);
+  ToyEngine toy = random_engine(64);
   const Request request{
       .prompt_ids = kPrompt, .max_tokens = 200, .json_schema = R"({"type":"string","minLength":210})"};
   EXPECT_EQ(toy.engine.generate(request).finish, Finish::kLength);
-  EXPECT_TRUE(toy.all_blocks_come_back()) << "the last launch is counted by then";
+  EXPECT_TRUE(toy.releases_all_blocks()) << "the last launch is counted by then";
   EXPECT_GE(toy.engine.stats().launches, 4U);
   EXPECT_EQ(toy.backend->launches_prepared(), toy.engine.stats().launches - 1) << "all but the first";
 }
 
 // Tokens after its end are dropped, so any mask is right for them.
 TEST(Engine, EndsConstrainedTextsWithinALaunch) {
-  ToyEngine toy = babbling(64, 4, 5);
+  ToyEngine toy = random_engine(64, 4, 5);
   const Request whole{.prompt_ids = kPrompt,
                       .max_tokens = 100,
                       .json_schema = R"({"type":"string","pattern":"^[a-z]{120}$"})"};
@@ -514,11 +514,11 @@ TEST(Engine, EndsConstrainedTextsWithinALaunch) {
   const Response response = toy.engine.generate(ends);
   EXPECT_EQ(response.finish, Finish::kStop);
   EXPECT_EQ(response.text, text.substr(0, text.find(ends.stop.front())));
-  EXPECT_TRUE(toy.all_blocks_come_back());
+  EXPECT_TRUE(toy.releases_all_blocks());
 }
 
 TEST(Engine, ConstrainedTextsContinueAfterAPreemption) {
-  ToyEngine toy = babbling(5);
+  ToyEngine toy = random_engine(5);
   std::vector<Request> requests;
   for (uint64_t seed = 0; seed < 6; ++seed) {
     requests.push_back({.prompt_ids = std::vector<int32_t>(40, 7), .json_schema = kListOfWords});
@@ -530,7 +530,7 @@ TEST(Engine, ConstrainedTextsContinueAfterAPreemption) {
 
 // A stop token ends a text early only if nothing else can follow.
 TEST(Engine, AStopTokenEndsAConstrainedTextWhereNothingElseCanFollow) {
-  ToyEngine toy = babbling(64);
+  ToyEngine toy = random_engine(64);
   Request request{.prompt_ids = kPrompt, .max_tokens = 40, .json_schema = R"({"enum":["abcdefgh"]})"};
   request.stop_token_ids = {'e'};
   const Response response = toy.engine.generate(request);
@@ -541,11 +541,11 @@ TEST(Engine, AStopTokenEndsAConstrainedTextWhereNothingElseCanFollow) {
 }
 
 TEST(Engine, RefusesASchemaThatItDoesNotSupport) {
-  ToyEngine toy = babbling(64);
+  ToyEngine toy = random_engine(64);
   const Request request{.prompt_ids = kPrompt, .json_schema = R"({"type":"object","not":{}})"};
   EXPECT_THAT(error_of([&] { toy.engine.generate(request); }).what(), HasSubstr("json_schema: #: keyword"));
   EXPECT_THAT(error_of([&] { toy.engine.compile_json(request); }).what(), HasSubstr("\"not\""));
-  ToyEngine endless = saying({"a", "b"});
+  ToyEngine endless = scripted_engine({"a", "b"});
   EXPECT_THAT(error_of([&] { endless.engine.generate({.prompt_ids = kPrompt, .json_object = true}); }).what(),
               HasSubstr("no token"));
 }

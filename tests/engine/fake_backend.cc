@@ -111,7 +111,7 @@ void FakeBackend::run(const Launch& launch, const std::function<void(uint32_t)>&
                       const std::function<void()>& on_begun) {
   ASSERT_GE(launch.passes, 1u);
   ASSERT_LE(launch.passes, launch_passes(options_.rows));
-  ASSERT_TRUE(launch.passes == 1 || !launch.reads_prompts) << "what follows may be another program's";
+  ASSERT_TRUE(launch.passes == 1 || !launch.reads_prompts) << "later passes may need another program";
   if (launches_++ == fail_before_launch_) throw Error(ErrorKind::kDeviceFault, "fake: it does not begin");
   if (launch.is_prepared) {
     ++launches_prepared_;

@@ -31,7 +31,7 @@ TEST(KvBlockPool, FindsABlockByItsTokensAndAllBeforeIt) {
   const int32_t second = publish_new(pool, {first, 0}, block_of(2));
   EXPECT_EQ(pool.reuse({}, block_of(1)), first);
   EXPECT_EQ(pool.reuse({first, 0}, block_of(2)), second);
-  EXPECT_EQ(pool.reuse({}, block_of(2)), std::nullopt) << "behind other tokens";
+  EXPECT_EQ(pool.reuse({}, block_of(2)), std::nullopt) << "after other tokens";
   EXPECT_EQ(pool.reuse({second, 0}, block_of(2)), std::nullopt);
   EXPECT_TRUE(pool.is_shared(first));
 }
@@ -49,7 +49,7 @@ TEST(KvBlockPool, KeepsReleasedBlocksUntilTheirSpaceIsNeeded) {
   pool.release({&block, 1});
   EXPECT_EQ(pool.kept(), 1u);
   EXPECT_EQ(pool.available(), 2u);
-  EXPECT_NE(pool.allocate(), block) << "a free one is there";
+  EXPECT_NE(pool.allocate(), block) << "a free block exists";
   EXPECT_EQ(pool.allocate(), block);
   EXPECT_EQ(pool.allocate(), std::nullopt);
   EXPECT_EQ(pool.reuse({}, block_of(1)), std::nullopt);
@@ -87,7 +87,7 @@ TEST(KvBlockPool, ReusesATailAsFarAsItsTokensMatch) {
   pool.leave_tail(tail, {first, 0}, Tokens{5, 6, 7});
   EXPECT_EQ(pool.kept(), 1u);
   EXPECT_FALSE(pool.take_tail({first, 0}, Tokens{6, 7})) << "another beginning";
-  EXPECT_FALSE(pool.take_tail({}, Tokens{5, 6})) << "behind other tokens";
+  EXPECT_FALSE(pool.take_tail({}, Tokens{5, 6})) << "after other tokens";
   const auto taken = pool.take_tail({first, 0}, Tokens{5, 6, 8, 9});
   ASSERT_TRUE(taken);
   EXPECT_EQ(taken->block, tail);

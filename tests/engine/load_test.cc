@@ -114,7 +114,7 @@ TEST(Options, LimitTheContextToWhatTheModelWasMadeFor) {
   EXPECT_THROW(context_of({.context = 1}, 2048), Error);
 }
 
-bool gpu_is_there() {
+bool has_gpu() {
   try {
     check_device();
     return true;
@@ -124,7 +124,7 @@ bool gpu_is_there() {
 }
 
 TEST(Load, TakesTheHostWhereThereIsNoGpu) {
-  if (gpu_is_there()) GTEST_SKIP() << "there is a GPU";
+  if (has_gpu()) GTEST_SKIP() << "there is a GPU";
   const ModelInfo info = Engine::load({}).info();
   EXPECT_EQ(info.backend, "host");
   if (device_is_built()) {
@@ -136,7 +136,7 @@ TEST(Load, TakesTheHostWhereThereIsNoGpu) {
 TEST(Load, ReportsAMissingBackend) {
   setenv("SERVAL_TORCH_PLUGIN", "/nowhere/libserval_torch.so", 1);
   std::vector<std::string> absent = {"torch"};
-  if (!gpu_is_there()) absent.emplace_back("device");
+  if (!has_gpu()) absent.emplace_back("device");
   for (const std::string& backend : absent) {
     const Error error = refusal([&] { Engine::load({.backend = backend}); });
     EXPECT_EQ(error.kind(), ErrorKind::kRuntime);
@@ -265,7 +265,7 @@ TEST(Load, OverlaysTheDefaultsWithTheModelsOwn) {
   EXPECT_FLOAT_EQ(sampling.top_p, SamplingParams{}.top_p);
 }
 
-// What a server draws with: nothing is cut off that the checkpoint does not ask for.
+// The server's default sampling: cuts off tokens only if the checkpoint's own settings do.
 TEST(Load, TheModelsOwnSamplingIsNeutralButForItsFile) {
   const ModelDirectory directory;
   const auto sampling = [&] { return Engine::load(tiny_options(directory)).info().model_sampling; };

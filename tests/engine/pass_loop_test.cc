@@ -29,7 +29,7 @@ TEST(PassLoop, ReadsPromptsInPiecesWhileOthersGenerate) {
     tokens.push_back(loop.answers[0].tokens.size());
   }
   EXPECT_THAT(tokens, ElementsAre(0, 1, 2, 50))
-      << "each comes out in the launch after; then both generate, in one";
+      << "tokens are delivered one step later; the last launch generates for both";
   EXPECT_EQ(loop.answers[1].tokens.size(), 50u);
   EXPECT_EQ(loop.backend.launches(), 4u);
 }
@@ -189,7 +189,7 @@ TEST(PassLoop, ContinuesALaunchThatNoRequestCanJoin) {
   loop.signals->arrived = true;
   loop.loop.step();
   loop.loop.step();
-  EXPECT_EQ(loop.backend.passes_run(), 1u + 64u) << "a launch for the prompt, and a whole one";
+  EXPECT_EQ(loop.backend.passes_run(), 1u + 64u) << "one launch for the prompt, and one full launch";
 }
 
 TEST(PassLoop, EndsLateRequestsThatRunOrWait) {
@@ -277,7 +277,7 @@ TEST(PassLoop, HoldsNoMoreMemoryAfterADayThanAfterAnHour) {
   EXPECT_GT(loop.loop.stats().preemptions, 10u);
   EXPECT_GT(loop.loop.stats().cached_tokens, 100000u);
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "the day went by; a sanitizer's memory is not what mallinfo2() counts";
+  GTEST_SKIP() << "the day was simulated; mallinfo2() does not count a sanitizer's memory";
 #endif
   EXPECT_LT(mallinfo2().uordblks, after_an_hour + 256 * 1024);
 }

@@ -161,7 +161,7 @@ class Workload {
       running_.insert(std::ranges::upper_bound(running_, job, served_before), job);
       waiting_.erase(waiting_.begin());
     }
-    ASSERT_FALSE(running_.empty()) << "one alone may always join";
+    ASSERT_FALSE(running_.empty()) << "a single sequence may always join";
   }
 
   std::vector<SequenceView> views() const {
@@ -271,7 +271,7 @@ TEST(Planner, PredictsASequencesStateAfterALaunch) {
   EXPECT_EQ(after_launch(prompt, 16, 1)->length, 20u);
   prompt.computed = 16;
   EXPECT_EQ(after_launch(prompt, 4, 1)->computed, 20u);
-  EXPECT_EQ(after_launch(prompt, 4, 1)->length, 21u) << "of which the last is not known yet";
+  EXPECT_EQ(after_launch(prompt, 4, 1)->length, 21u) << "the last one is not known yet";
   EXPECT_EQ(after_launch(sequence(20, 21, 22), 1, 1)->length, 22u);
   EXPECT_EQ(after_launch(sequence(20, 21, 22), 1, 2), std::nullopt) << "the token at its end is the last";
   prompt.generates = false;

@@ -24,8 +24,8 @@ struct ToyEngine {
   ToyEngine(ToyModel model, ToyOptions options);
 
   Engine::Impl& impl() { return Engine::Impl::of(engine); }
-  // Waits until nothing runs; then no KV block may be held.
-  bool all_blocks_come_back() {
+  // Waits until nothing runs. Returns whether no KV block is held then.
+  bool releases_all_blocks() {
     impl().core.wait_until_idle();
     return engine.stats().kv_blocks_held == 0;
   }

@@ -66,7 +66,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   serval::testing::HttpClient client(server.port());
   client.send(bytes.substr(0, part));
   client.send(bytes.substr(part));
-  client.shut_writing();
+  client.close_sending();
   const std::string answer = client.read_to_end();
   client.abort();  // otherwise thousands of connections per second use up the ports
   require(answer.empty() || answer.starts_with("HTTP/1.1 "), "every answer is HTTP");

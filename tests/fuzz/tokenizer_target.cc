@@ -11,7 +11,7 @@ namespace {
 // Short, because a hostile pattern may be slow; the pattern's time limit is for a whole text.
 constexpr size_t kMaxTextBytes = 64;
 
-std::string decoded_as_it_comes(const Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
+std::string decoded_in_stream(const Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
   StreamDecoder decoder(tokenizer, false);
   std::string text;
   for (const int32_t id : ids) text += decoder.push(id);
@@ -21,7 +21,7 @@ std::string decoded_as_it_comes(const Tokenizer& tokenizer, const std::vector<in
 void use(const Tokenizer& tokenizer, std::string_view text) {
   const std::vector<int32_t> ids = tokenizer.encode(text, true);
   for (const int32_t id : ids) require(tokenizer.has(id), "ids of a text are tokens");
-  require(tokenizer.decode(ids, false) == decoded_as_it_comes(tokenizer, ids),
+  require(tokenizer.decode(ids, false) == decoded_in_stream(tokenizer, ids),
           "text that comes in pieces is the text");
   for (const int32_t id : tokenizer.encode_plain(text)) require(tokenizer.has(id), "plain ids are tokens");
   tokenizer.decode(ids, true);

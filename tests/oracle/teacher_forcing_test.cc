@@ -86,9 +86,9 @@ std::unique_ptr<Backend> tiled_backend(const GoldenModel& model, uint32_t rows, 
 }
 
 // Wraps a backend. Counts launches that read prompts; can return the next row's logits instead of one row's.
-class Watched final : public Backend {
+class CountingBackend final : public Backend {
  public:
-  explicit Watched(std::unique_ptr<Backend> backend) : backend_(std::move(backend)) {}
+  explicit CountingBackend(std::unique_ptr<Backend> backend) : backend_(std::move(backend)) {}
 
   std::string name() const override { return backend_->name(); }
   const Program& program() const override { return backend_->program(); }
@@ -114,7 +114,7 @@ TEST(TeacherForcing, RunsPassesSeveralTimesForMoreLogitsThanOneMayHave) {
   const GoldenModel model = golden_models().front();
   const std::vector<int32_t> tokens = long_text(model);
   std::vector<size_t> progress;
-  Watched backend(tiled_backend(model, 80));
+  CountingBackend backend(tiled_backend(model, 80));
   const std::vector<float> logits =
       teacher_force(backend, tokens, [&](size_t done, size_t) { progress.push_back(done); });
   EXPECT_EQ(backend.prompts, 3);
@@ -155,7 +155,7 @@ TEST(TeacherForcing, CopiesHaveTheSameBits) {
   options.limits = {.context = kLongContext, .sequences = kBatch, .rows = kBatch, .tile_rows = 16};
   options.row_classes = {kDefaultRows};
   options.threads = 1;
-  Watched backend(make_host_backend(model.config, model.weights, options));
+  CountingBackend backend(make_host_backend(model.config, model.weights, options));
   const auto logits_of = [&](uint32_t copies, int prompts) {
     backend.prompts = 0;
     const DecodedCopies decoded = decode_copies(backend, tokens, copies);
@@ -171,7 +171,7 @@ TEST(TeacherForcing, CopiesHaveTheSameBits) {
 
 TEST(TeacherForcing, CountsLogitsOfCopiesThatDiffer) {
   const GoldenModel model = golden_models().front();
-  Watched backend(host_backend(model, kContext, 4));
+  CountingBackend backend(host_backend(model, kContext, 4));
   backend.wrong_row = 2;
   const DecodedCopies copies = decode_copies(backend, model.tokens, 4);
   // Copy 2 differs at each position except where it comes first; there, the three others differ from it.

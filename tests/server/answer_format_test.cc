@@ -91,7 +91,7 @@ TEST(AnswerFormat, NoTwoOfTheLikeliestTokensHaveOneName) {
             json({{"A", -1}, {"token_id:7", -2}, {"bytes:\\xa5", -3}, {"bytes:\\xa6", -4}}));
   EXPECT_EQ(likeliest(top[1]).at("A"), -2) << "the token that was drawn is found by its own name";
   EXPECT_EQ(likeliest(top[1]).at("token_id:65"), -1);
-  EXPECT_EQ(likeliest({10, "x", true, -9}).at("x"), -9) << "it is there although others are likelier";
+  EXPECT_EQ(likeliest({10, "x", true, -9}).at("x"), -9) << "listed although other tokens are likelier";
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ class HttpClient {
     ::setsockopt(socket_, SOL_SOCKET, SO_LINGER, &now, sizeof now);
     close();
   }
-  void shut_writing() { ::shutdown(socket_, SHUT_WR); }
+  void close_sending() { ::shutdown(socket_, SHUT_WR); }
 
   // Reads until `text` has arrived; returns everything up to its end. Returns less if the other side closes.
   std::string read_until(const std::string& text) {

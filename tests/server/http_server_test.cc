@@ -51,8 +51,8 @@ class EchoServer {
     kept_arrived_.get_future().get();
     return *kept_;
   }
-  bool gone_is_noticed() {
-    return gone_.get_future().wait_for(std::chrono::seconds(60)) == std::future_status::ready;
+  bool disconnect_is_noticed() {
+    return disconnected_.get_future().wait_for(std::chrono::seconds(60)) == std::future_status::ready;
   }
 
  private:
@@ -62,7 +62,7 @@ class EchoServer {
     if (!request.target.starts_with("/keep"))
       return exchange->respond({.body = request.method + " " + request.target + " " + request.body});
     kept_ = exchange;
-    exchange->on_disconnect([this] { gone_.set_value(); });
+    exchange->on_disconnect([this] { disconnected_.set_value(); });
     kept_arrived_.set_value();
   }
 
@@ -70,7 +70,7 @@ class EchoServer {
   HttpServer server_;
   uint16_t port_;
   std::shared_ptr<Exchange> kept_;
-  std::promise<void> kept_arrived_, gone_;
+  std::promise<void> kept_arrived_, disconnected_;
 };
 
 std::string get(const std::string& target, const std::string& headers = "") {
@@ -81,7 +81,7 @@ std::string post(const std::string& body, const std::string& headers = "") {
          "\r\n" + body;
 }
 
-HttpLimits impatient() {
+HttpLimits short_timeouts() {
   constexpr std::chrono::milliseconds kShort{100};
   return {.idle = kShort, .header = kShort, .body = kShort, .linger = kShort};
 }
@@ -172,7 +172,7 @@ TEST(HttpServer, ADisconnectIsNoticedWhileTheAnswerIsMade) {
   client.send(get("/keep"));
   server.kept();
   client.close();
-  EXPECT_TRUE(server.gone_is_noticed());
+  EXPECT_TRUE(server.disconnect_is_noticed());
 }
 
 // `curl -T -` and netcat close their sending side before they read the answer.
@@ -180,13 +180,13 @@ TEST(HttpServer, AClientThatHasClosedItsSendingSideGetsItsAnswer) {
   EchoServer server;
   HttpClient quick(server.port()), slow(server.port()), pipelined(server.port());
   quick.send(post("body"));
-  quick.shut_writing();
+  quick.close_sending();
   EXPECT_THAT(quick.read_to_end(), ::testing::EndsWith("POST /p body"));
   pipelined.send(get("/1") + get("/2"));
-  pipelined.shut_writing();
+  pipelined.close_sending();
   EXPECT_THAT(pipelined.read_to_end(), ::testing::EndsWith("GET /2 "));
   slow.send(get("/keep"));
-  slow.shut_writing();
+  slow.close_sending();
   Exchange& exchange = server.kept();
   // The server checks that the client still reads by sending an answer that clients skip.
   EXPECT_EQ(slow.read_until("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
@@ -206,7 +206,7 @@ TEST(HttpServer, AClientThatDoesNotReadIsDisconnected) {
     const std::string megabyte(1 << 20, 'x');
     for (int i = 0; i < 64; ++i) exchange.write(megabyte);
   });
-  EXPECT_TRUE(server.gone_is_noticed());
+  EXPECT_TRUE(server.disconnect_is_noticed());
 }
 
 TEST(HttpServer, TooLongRequestsAreRefused) {
@@ -241,7 +241,7 @@ TEST(HttpServer, InvalidHttpIsRefused) {
 }
 
 TEST(HttpServer, AnIncompleteRequestTimesOut) {
-  EchoServer server(impatient());
+  EchoServer server(short_timeouts());
   HttpClient head(server.port());
   head.send("GET / HTTP/1.1\r\nHos");
   EXPECT_THAT(head.read_to_end(), StartsWith("HTTP/1.1 408 "));

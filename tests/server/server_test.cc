@@ -77,7 +77,7 @@ TEST_F(ServerTest, ClientsOnManyThreadsGetTheirOwnAnswers) {
   }
   for (std::thread& client : clients) client.join();
   EXPECT_EQ(wrong, 0);
-  EXPECT_TRUE(toy_.all_blocks_come_back());
+  EXPECT_TRUE(toy_.releases_all_blocks());
 }
 
 TEST_F(ServerTest, DrainsWhenADescriptorCanBeRead) {

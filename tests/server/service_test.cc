@@ -42,12 +42,12 @@ class Client final : public Exchange {
     set([] {}, true);
   }
   void on_disconnect(std::function<void()> call) override {
-    if (went_) return call();
-    gone_ = std::move(call);
+    if (disconnected_) return call();
+    on_disconnect_ = std::move(call);
   }
-  void go() {
-    went_ = true;
-    if (gone_) gone_();
+  void disconnect() {
+    disconnected_ = true;
+    if (on_disconnect_) on_disconnect_();
   }
 
   HttpResponse wait() {
@@ -80,8 +80,8 @@ class Client final : public Exchange {
   std::condition_variable changed_;
   HttpResponse answer_;
   bool complete_ = false;
-  bool went_ = false;
-  std::function<void()> gone_;
+  bool disconnected_ = false;
+  std::function<void()> on_disconnect_;
 };
 
 // Blocks the engine before a pass.
@@ -151,8 +151,8 @@ class ServiceTest : public ::testing::Test {
     more.update(json{{"prompt", "Hi"}, {"max_tokens", max_tokens}, {"temperature", 0}});
     return ask("/v1/completions", more);
   }
-  void go(const std::shared_ptr<Client>& client) {
-    loop_.post([client] { client->go(); });
+  void disconnect(const std::shared_ptr<Client>& client) {
+    loop_.post([client] { client->disconnect(); });
     ask("/health")->wait();
   }
   // With one worker: returns when all earlier requests are queued.
@@ -248,9 +248,9 @@ TEST_F(ServiceTest, ADisconnectFreesTheRequestsBlocks) {
   const auto client = complete(100, {{"stream", true}});
   client->wait_for("data: ");
   gate_.wait_for_arrival();
-  go(client);
+  disconnect(client);
   gate_.open();
-  EXPECT_TRUE(toy_->all_blocks_come_back());
+  EXPECT_TRUE(toy_->releases_all_blocks());
   EXPECT_FALSE(client->complete());
 }
 
@@ -262,7 +262,7 @@ TEST_F(ServiceTest, AWaitingRequestEndsWhenItsClientDisconnects) {
   std::vector<std::shared_ptr<Client>> clients;
   for (int i = 0; i < 5; ++i) clients.push_back(complete(1));
   wait_for_worker();
-  for (const auto& client : clients) go(client);
+  for (const auto& client : clients) disconnect(client);
   gate_.open();
   EXPECT_EQ(first->wait().status, 200);
   EXPECT_EQ(complete(1)->wait().status, 200);
@@ -448,7 +448,7 @@ TEST_F(ServiceTest, AStreamsHeadComesBeforeItsPromptIsRead) {
 }
 
 // The bytes of a token's name in OpenAI's format.
-std::string bytes_of_name(const std::string& name) {
+std::string bytes_of_token_name(const std::string& name) {
   if (!name.starts_with("bytes:")) return name;
   std::string bytes;
   for (size_t at = name.find("\\x"); at != std::string::npos; at = name.find("\\x", at + 1))
@@ -470,7 +470,7 @@ TEST_F(ServiceTest, TheTokensOfAnAnswerJoinToItsText) {
     size_t characters = 0;
     for (size_t i = 0; i < tokens.size(); ++i) {
       EXPECT_EQ(offsets.at(i), characters);
-      const std::string part = bytes_of_name(tokens.at(i).get<std::string>());
+      const std::string part = bytes_of_token_name(tokens.at(i).get<std::string>());
       characters += characters_of(whole.push(part));
       bytes += part;
     }
