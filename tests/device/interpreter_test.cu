@@ -83,7 +83,7 @@ void add_tick(ToyProgram& toy, uint32_t sm, const std::vector<Wait>& waits, uint
   toy.add(sm, code(ToyOpcode::kTick), Tick{toy.control, toy.host_stop}, {waits, {{gate}}});
 }
 
-// What stores a vector: consumers that read it by loads or by a bulk copy, or the storers.
+// The warps that store a vector: consumers that read it by loads or by a bulk copy, or the storers.
 enum class By { kLoads, kBulkCopy, kStorers };
 
 // A vector is passed from SM to SM and returns to its origin: `length` instructions one after the other, of

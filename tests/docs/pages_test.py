@@ -1,4 +1,4 @@
-"""README, CONTRIBUTING and docs/: what they link to, name and tell the reader to type is there."""
+"""README, CONTRIBUTING and docs/: links, names of files and flags, and commands are valid."""
 
 import fnmatch
 import os
@@ -12,7 +12,7 @@ PROGRAM = os.environ["SERVAL_TEST_PROGRAM"]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("assets/*/*.md")])
 
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
-# Pages name files of the reader's, too: in no folder of the repository, or of the instruction that they explain.
+# The pages' example instruction, whose files do not exist. Other files of the reader are in none of our folders.
 READERS = "scale_query"
 FOLDERS = {path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith((".", "build"))}
 
@@ -30,7 +30,7 @@ def spans(page):
 
 
 def anchors(page):
-    """What GitHub makes of the headings: lower case, no punctuation, hyphens for spaces."""
+    """Returns GitHub's anchors of the headings: lower case, no punctuation, hyphens for spaces."""
     titles = re.findall(r"^#+ +(.+)$", prose(page), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
@@ -61,7 +61,7 @@ class Pages(unittest.TestCase):
 
     def test_files_that_are_named_exist(self):
         for page in PAGES:
-            if page.parent.name == "notes":  # of their day
+            if page.parent.name == "notes":  # notes describe the repository at their date
                 continue
             for span in spans(page):
                 if not re.fullmatch(r"\w+(/[\w.*-]+)+/?", span) or span.split("/")[0] not in FOLDERS:
@@ -99,7 +99,7 @@ class Readme(unittest.TestCase):
 
 @unittest.skipUnless("SERVAL_TEST_BUILD" in os.environ, "needs the build folder, to ask for the tests' names")
 class Verification(unittest.TestCase):
-    """docs/verification.md names tests by ctest's name, with or without the executable's, and with *."""
+    """docs/verification.md names tests as ctest does, with or without the executable's name, and may use *."""
 
     @classmethod
     def setUpClass(cls):
@@ -110,7 +110,7 @@ class Verification(unittest.TestCase):
         cls.groups = {test.split(".")[0] for test in cls.tests if "." in test}
 
     def matching(self, span):
-        """The tests that a name on a page stands for."""
+        """Returns the tests that match a name on a page."""
         return {test for pattern in (span, f"*.{span}", f"*/{span}/*") for test in fnmatch.filter(self.tests, pattern)}
 
     def named(self, page):

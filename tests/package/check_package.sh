@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Installs a build into a fresh prefix, moves the prefix, and uses it as others do. The checks:
+# Installs a build into a new prefix, moves the prefix, and uses the package there. The checks:
 #   find_package         a CMake project finds, links and runs it
-#   pkg_config           so does a bare compiler with pkg-config's flags
-#   headers_stand_alone  each public header compiles alone, with no header of ours beside the installed ones
-#   executable           bin/serval finds the model that was installed with it
-#   readme               the README's program, built by the README's lines of CMake, tells a story
+#   pkg_config           a compiler with pkg-config's flags links and runs it
+#   headers_stand_alone  each public header compiles by itself, with the installed headers only
+#   executable           bin/serval finds the installed model
+#   readme               the README's program, built with the README's CMake lines, generates a story
 # Usage: check_package.sh BUILD_DIR [CHECK]...
 set -euo pipefail
 
@@ -80,7 +80,7 @@ compiler=$(sed -n 's/^CMAKE_CXX_COMPILER:[A-Z]*=//p' "${build}/CMakeCache.txt")
 work=$(mktemp -d)
 trap 'rm -rf "${work}"' EXIT
 
-# Installed paths must not lead back to where the package was first put.
+# Moves the package, so that paths into its first prefix break.
 DESTDIR='' cmake --install "${build}" --prefix "${work}/first" >/dev/null
 mv "${work}/first" "${work}/prefix"
 readonly prefix=${work}/prefix

@@ -1,5 +1,5 @@
-// docs/add_an_instruction.md: the instruction that it adds is in the bundled model's program, waits as the
-// page shows, and leaves the text as it was.
+// docs/add_an_instruction.md: the added instruction is in the bundled model's program, has the waits that the
+// page shows, and does not change the text.
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -24,7 +24,7 @@ std::string page() {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// What a command prints.
+// Runs a command and returns its output.
 std::string output_of(const std::string& command) {
   std::string out;
   std::FILE* pipe = popen(command.c_str(), "r");

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Puts the code blocks of pages into copies of the files that they belong to.
+"""Inserts the code blocks of pages into copies of the files that they extend.
 
-A block of C++ is preceded by a comment that says where it belongs:
+A comment before each block of C++ gives its position:
 
     <!-- code: PATH -->                        the block is the whole file
-    <!-- code: PATH, at the end -->            it stands after the last line of the file
-    <!-- code: PATH, before "LINE" -->         it stands before the first line that begins with these words
-    <!-- code: PATH, after "LINE" -->          it stands after that line
-    <!-- code: PATH, at the end of "LINE" -->  it stands before the last return of the function that this line begins
+    <!-- code: PATH, at the end -->            after the last line of the file
+    <!-- code: PATH, before "LINE" -->         before the first line that begins with these words
+    <!-- code: PATH, after "LINE" -->          after that line
+    <!-- code: PATH, at the end of "LINE" -->  before the last return of the function that this line begins
 
-Several blocks may go into one file. A block of C++ without such a comment is an error, and so is a line that is not there.
+Several blocks may extend one file. A block of C++ without such a comment is an error, and so is a missing LINE.
 
-Usage: extract.py ROOT OUTPUT PAGE...     prints the files that it wrote, relative to OUTPUT
+Usage: extract.py ROOT OUTPUT PAGE...     prints the written files, relative to OUTPUT
 """
 
 import re
