@@ -320,13 +320,14 @@ bool Validator::check_aliases(uint32_t index) {
     if (writer.instruction == index && writer.operand != r.operand)
       return fail_alias(r.tensor.index, r.operand);
   }
-  for (uint8_t operand = 0; operand < fields.size(); ++operand) {
+  for (size_t operand = 0; operand < fields.size(); ++operand) {
     if (!names_tensors(fields[operand].kind)) break;  // tensors come first
     if (fields[operand].kind == FieldKind::kPeers) continue;
     uint32_t tensor = 0;
     std::memcpy(&tensor, instruction.operands.data() + fields[operand].offset, sizeof tensor);
     const LastWrite& writer = last_writes_[tensor];
-    if (writer.instruction == index && writer.operand != operand) return fail_alias(tensor, operand);
+    if (writer.instruction == index && writer.operand != operand)
+      return fail_alias(tensor, static_cast<uint8_t>(operand));
   }
   return true;
 }
