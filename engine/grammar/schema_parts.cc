@@ -142,8 +142,8 @@ uint32_t count_in(const Json& value, const SchemaPath& path) {
   return static_cast<uint32_t>(std::stoul(count->plain()));
 }
 
-// Validators read a bound with a point or an exponent as a double. From 2^53 on the double is an integer, but
-// maybe not the written one, so large bounds are rounded in the same way.
+// Validators read a bound with a point or an exponent as a double. A large bound may not be the written one, so
+// it is rounded in the same way: from 10^15 on, a double has at most three decimals.
 Decimal bound_value(const Json& value, const SchemaPath& path) {
   std::optional<Decimal> bound = decimal_of(value);
   if (!bound) path.refuse(is_number(value) ? "a number out of range" : "expected a number");
@@ -151,7 +151,7 @@ Decimal bound_value(const Json& value, const SchemaPath& path) {
   const std::string text = spelling_of(value);
   const bool is_double = text.find_first_of(".eE") != std::string::npos;
   if (is_double && bound->magnitude() >= kExactMagnitude)
-    bound = Decimal::of(fmt::format("{:.0f}", std::strtod(text.c_str(), nullptr)));
+    bound = Decimal::of(fmt::format("{:.3f}", std::strtod(text.c_str(), nullptr)));
   if (!bound) path.refuse("a number out of range");
   return *bound;
 }
