@@ -1,7 +1,6 @@
 #include "engine/core/pass_loop.h"
 
 #include <algorithm>
-#include <cassert>
 #include <new>
 #include <utility>
 
@@ -15,9 +14,6 @@ namespace {
 // Limit of passes in a launch when the host has no decision to make between them. Longer launches save no
 // more.
 constexpr uint32_t kLaunchPasses = 64;
-// Hash domain of KV blocks. Both arithmetic classes share it: which class computed the keys of generated
-// tokens depends on the size of the pass, unless all programs have the same class.
-constexpr uint64_t kDomain = 0;
 
 PlannerLimits limits_of(const StateLimits& state, uint32_t max_sequences) {
   PlannerLimits limits;
@@ -26,6 +22,10 @@ PlannerLimits limits_of(const StateLimits& state, uint32_t max_sequences) {
   if (max_sequences > 0) limits.max_sequences = std::min(limits.max_sequences, max_sequences);
   limits.max_passes = std::min(kLaunchPasses, launch_passes(state.rows));
   return limits;
+}
+
+double milliseconds(TimePoint begin, TimePoint end) {
+  return std::chrono::duration<double, std::milli>(end - begin).count();
 }
 
 }  // namespace
@@ -37,7 +37,12 @@ PassLoop::PassLoop(Backend& backend, std::shared_ptr<CoreSignals> signals, const
       fault_at_launch_(options.fault_at_launch),
       limits_(limits_of(backend.limits(), options.max_sequences)),
       pool_(backend.limits().kv_blocks, options.hash_seed),
-      state_(backend.state(), limits_.max_sequences) {
+      state_(backend.state(), limits_.max_sequences),
+      expiry_(signals_),
+      waiting_(expiry_),
+      running_(pool_, state_, limits_, now_),
+      planner_(running_, waiting_, pool_, state_, limits_),
+      delivery_(state_, expiry_, backend.name()) {
   const uint32_t context = backend.limits().max_context;
   if (pool_.num_blocks() >= blocks_for_tokens(context)) return;
   throw Error(ErrorKind::kOutOfMemory,
@@ -48,232 +53,187 @@ PassLoop::PassLoop(Backend& backend, std::shared_ptr<CoreSignals> signals, const
 PassLoop::~PassLoop() = default;
 
 void PassLoop::add(std::unique_ptr<Sequence> sequence) {
-  sequence->arrive(++arrivals_);
-  followers_ += static_cast<uint32_t>(sequence->followers.size());
-  for (const auto& follower : sequence->followers) follower->arrive(arrivals_);
-  note_deadline(*sequence);
   if (next_ && has_room()) next_->passes = 1;  // this one joins while next_ runs
-  wait_again(std::move(sequence));
-}
-
-void PassLoop::wait_again(std::unique_ptr<Sequence> sequence) {
-  const ServiceOrder order = sequence->order();
-  waiting_.emplace(order, std::move(sequence));
-}
-
-void PassLoop::note_deadline(const Sequence& sequence) {
-  const std::optional<TimePoint>& deadline = sequence.deadline();
-  if (deadline && (!next_deadline_ || *deadline < *next_deadline_)) next_deadline_ = deadline;
+  waiting_.add(std::move(sequence));
 }
 
 bool PassLoop::step() {
-  if (next_ && is_to_sweep(now_())) drop_plan();
+  if (next_ && expiry_.is_due(now_())) drop_plan();
   if (next_) {
     current_ = std::move(*next_);
     next_.reset();
   } else {
-    sweep();
-    admit();
+    end_expired();
+    running_.admit(waiting_);
     if (running_.empty()) {
       launch_ended_.reset();
-      flush_events();
+      delivery_.flush();
       return false;
     }
-    current_ = write(make_plan());
+    current_ = planner_.plan_next();
   }
   launch();
   if (next_) return true;
-  retire();
-  flush_events();
+  running_.retire(waiting_);
+  delivery_.flush();
   if (idle()) launch_ended_.reset();
   return true;
 }
 
-std::optional<Finish> PassLoop::reason_to_end(Sequence& sequence, TimePoint now) const {
-  if (sequence.channel().cancel_wanted()) return Finish::kCancelled;
-  if (sequence.deadline() && *sequence.deadline() <= now) return Finish::kDeadline;
-  return std::nullopt;
-}
-
-bool PassLoop::is_to_sweep(TimePoint now) const {
-  return signals_->cancelled || (next_deadline_ && *next_deadline_ <= now);
-}
-
-// Ends cancelled and late sequences, if there can be any. Followers come after their leader in the queue.
-void PassLoop::sweep() {
-  const bool cancelled = signals_->cancelled.exchange(false);
-  if (!cancelled && !next_deadline_) return;
+// Ends cancelled and late sequences.
+void PassLoop::end_expired() {
   const TimePoint now = now_();
-  if (!cancelled && now < *next_deadline_) return;
-  next_deadline_.reset();
+  if (!expiry_.begin_check(now)) return;
   for (const auto& sequence : running_) {
-    if (const auto reason = reason_to_end(*sequence, now)) {
-      post_end(*sequence, sequence->end(*reason));
-    } else {
-      note_deadline(*sequence);
+    if (const auto reason = expiry_.check(*sequence, now))
+      delivery_.post_end(*sequence, sequence->end(*reason));
+  }
+  running_.retire(waiting_);
+  waiting_.end_if(
+      [&](Sequence& sequence) { return expiry_.check(sequence, now); },
+      [&](Sequence& sequence, Finish reason) { delivery_.post_end(sequence, sequence.end(reason)); });
+}
+
+void PassLoop::launch() {
+  delivery_.ended() = {};
+  passes_done_ = 0;
+  failure_ = nullptr;
+  ++stats_.launches;
+  for (LaunchShare& share : current_.shares) share.sequence->set_share(&share);
+  const TimePoint begin = now_();
+  if (launch_ended_) {
+    ++stats_.gaps;
+    stats_.gap_ms += milliseconds(*launch_ended_, begin);
+  }
+  try {
+    run_launch();
+  } catch (...) {
+    if (!failure_) failure_ = std::current_exception();
+  }
+  launch_ended_ = now_();
+  stats_.pass_ms += milliseconds(begin, *launch_ended_);
+  stats_.kernel_ms += backend_.kernel_us().value_or(0) * 1e-3;
+  for (const LaunchShare& share : current_.shares) share.sequence->set_share(nullptr);
+  if (failure_) return give_up(std::exchange(failure_, nullptr));
+  if (!deferred_) next_.reset();
+}
+
+void PassLoop::run_launch() {
+  // The backend's threads are running when it calls back, so an exception is kept until they are done.
+  const auto guarded = [&](const auto& call) {
+    if (failure_) return;
+    try {
+      call();
+    } catch (...) {
+      failure_ = std::current_exception();
+      backend_.request_stop();
+      delivery_.release_masks(current_);
     }
-  }
-  retire();
-  for (auto next = waiting_.begin(); next != waiting_.end();) {
-    Sequence& sequence = *next->second;
-    if (const auto reason = reason_to_end(sequence, now)) {
-      post_end(sequence, sequence.end(*reason));
-      release_followers(sequence);
-      next = waiting_.erase(next);
-    } else {
-      note_deadline(sequence);
-      ++next;
-    }
-  }
-}
-
-void PassLoop::view_running() {
-  planned_.clear();
-  views_.clear();
-  for (const auto& sequence : running_) {
-    planned_.push_back(sequence.get());
-    views_.push_back(sequence->view());
-  }
-}
-
-void PassLoop::admit() {
-  while (!waiting_.empty() && try_to_join(*waiting_.begin()->second)) {
-    std::unique_ptr<Sequence> joined = std::move(waiting_.begin()->second);
-    waiting_.erase(waiting_.begin());
-    const auto position =
-        std::upper_bound(running_.begin(), running_.end(), joined->order(),
-                         [](const ServiceOrder& order, const auto& other) { return order < other->order(); });
-    running_.insert(position, std::move(joined));
-  }
-}
-
-// The number of available blocks that its tokens would take.
-uint32_t PassLoop::blocks_to_join(const Sequence& sequence) const {
-  const uint32_t blocks = blocks_for_tokens(sequence.length());
-  if (!sequence.reuses_prefix()) return blocks;
-  return blocks - pool_.match(kDomain, sequence.tokens().first(sequence.length() - 1)).held;
-}
-
-bool PassLoop::try_to_join(Sequence& sequence) {
-  if (running_.size() >= limits_.max_sequences) return false;
-  const uint32_t blocks = blocks_for_tokens(sequence.length());
-  if (!may_join(running_.size(), pool_.available(), limits_, blocks)) {
-    const bool refused = refusal_ && refusal_->order == sequence.order();
-    if (refused && pool_.available() <= refusal_->available) return false;
-    refusal_ = {sequence.order(), pool_.available()};
-    if (!may_join(running_.size(), pool_.available(), limits_, blocks_to_join(sequence))) return false;
-  }
-  auto chain = std::make_unique<KvChain>(pool_, kDomain);
-  const uint32_t reused =
-      sequence.reuses_prefix() ? chain->reuse(sequence.tokens(), sequence.length() - 1) : 0;
-  [[maybe_unused]] const bool enough = chain->grow_to(blocks);
-  assert(enough);
-  sequence.join(state_.take_slot(), std::move(chain), reused, now_());
-  state_.write_slot(sequence);
-  stats_.prompt_tokens += sequence.length();
-  stats_.cached_tokens += reused;
-  return true;
-}
-
-// A prompt may have the same beginning as one that another sequence has read in the meantime. Looks up only
-// prompts that the next pass can read, to save time, and none that a launch in flight reads: their blocks are
-// being written.
-void PassLoop::look_up_prefixes() {
-  uint32_t rows = limits_.max_rows;
-  for (size_t i = 0; i < planned_.size() && rows > 0; ++i) {
-    Sequence& sequence = *planned_[i];
-    const uint32_t computed = views_[i].computed;
-    if (views_[i].length - computed == 1) continue;
-    if (sequence.share() == nullptr && sequence.reuses_prefix() && computed % kKvBlockTokens == 0) {
-      const uint32_t reused = sequence.chain().reuse(sequence.tokens(), sequence.length() - 1);
-      stats_.cached_tokens += reused - computed;
-      sequence.reuse(reused);
-      views_[i] = sequence.view();
-    }
-    rows -= std::min(rows, views_[i].length - views_[i].computed);
-  }
-}
-
-PassPlan PassLoop::make_plan() {
-  view_running();
-  look_up_prefixes();
-  PassPlan pass_plan = plan({views_, pool_.available()}, limits_);
-  while (pass_plan.give_back) {
-    give_back(*pass_plan.give_back);
-    view_running();
-    pass_plan = plan({views_, pool_.available()}, limits_);
-  }
-  return pass_plan;
-}
-
-// Limits `passes` to the number before the host has to decide something.
-uint32_t PassLoop::passes_to_decision(uint32_t passes) const {
-  // Followers join once the prompt is read, and only the last pass's likeliest tokens are kept.
-  const auto ends_launch = [](const Sequence* sequence) {
-    return !sequence->followers.empty() || sequence->lists_top();
   };
-  if (std::ranges::any_of(planned_, ends_launch)) return 1;
-  if (waiting_.empty()) return passes;
-  // A waiting sequence gets the next free place: either one is free before the launch, or the first sequence
-  // that ends frees one.
-  if (planned_.size() < running_.size()) return 1;
-  for (const SequenceView& view : views_) {
-    if (view.generates) passes = std::min(passes, tokens_to_end(view));
+  if (stats_.launches == fault_at_launch_)
+    throw Error(ErrorKind::kDeviceFault, fmt::format("launch {}: fault_at_launch", stats_.launches));
+  backend_.run(
+      {.passes = current_.passes,
+       .reads_prompts = current_.reads_prompts,
+       .is_prepared = current_.is_prepared},
+      [&](uint32_t pass) { guarded([&] { after_pass(pass); }); }, [&] { guarded([&] { while_running(); }); });
+  if (passes_done_ == 0 && !failure_)
+    throw Error(ErrorKind::kDeviceFault, backend_.name() + ": a launch ended before its first pass");
+}
+
+void PassLoop::after_pass(uint32_t pass) {
+  const TimePoint now = now_();
+  ++passes_done_;
+  ++stats_.passes;
+  if (pass == 0) stats_.rows += current_.rows;
+  const PassOutput output{pass, now, backend_.state().output[pass], backend_.state().top};
+  if (next_ && pass + 1 == current_.passes && is_as_expected(output)) return defer(output);
+  if (pass + 1 < current_.passes) delivery_.give_masks(current_, output);
+  delivery_.deliver(current_, output);
+  if (launch_is_stale(now)) backend_.request_stop();
+}
+
+bool PassLoop::launch_is_stale(TimePoint now) {
+  const Delivery::Ended& ended = delivery_.ended();
+  if (ended.by_host || expiry_.is_due(now)) return true;
+  const bool room = ended.some || has_room();
+  return (room && signals_->arrived) || (ended.some && !waiting_.empty());
+}
+
+// Returns whether the launch in flight has left what the next one was planned for. `output` is of its last
+// pass.
+bool PassLoop::is_as_expected(const PassOutput& output) const {
+  return !expiry_.is_due(output.ended) && std::ranges::all_of(current_.shares, [&](const LaunchShare& share) {
+    if (share.sequence->finished()) return share.ends;
+    if (!share.logit_row) return true;
+    const OutputToken& token = output.tokens[*share.logit_row];
+    const bool ends = token.finish != FinishReason::kNone;
+    return token.valid != 0 && token.position == share.sequence->length() && ends == share.ends;
+  });
+}
+
+// The next launch may begin: its state gets the tokens, which are delivered while it runs.
+void PassLoop::defer(const PassOutput& output) {
+  for (const LaunchShare& share : current_.shares) {
+    if (share.logit_row && !share.ends)
+      state_.write_token(*share.sequence, output.tokens[*share.logit_row].token);
+    share.sequence->set_share(nullptr);
   }
-  return passes;
+  deferred_.emplace(std::exchange(current_, {}), output);
 }
 
-PlannedLaunch PassLoop::write(const PassPlan& plan) {
-  const uint32_t passes = passes_to_decision(plan.passes);
-  for (size_t i = 0; i < planned_.size(); ++i) {
-    [[maybe_unused]] const bool enough = planned_[i]->chain().grow_to(blocks_for_launch(views_[i], passes));
-    assert(enough);  // blocks_suffice() has checked this
+void PassLoop::deliver_deferred() {
+  const DeferredOutput last = std::move(*std::exchange(deferred_, std::nullopt));
+  delivery_.deliver(last.launch, last.output());
+}
+
+// Called while the launch runs on its own copy of the state. Delivers the tokens of the launch before, plans
+// the next launch and writes its state. Sequences in flight keep their slots and blocks.
+void PassLoop::while_running() {
+  if (deferred_) {
+    delivery_.give_masks(deferred_->launch, deferred_->output());
+    deliver_deferred();
+    running_.retire(waiting_);
   }
-  PlannedLaunch launch = state_.write(plan, planned_, views_);
-  launch.passes = passes;
-  return launch;
+  if (expiry_.is_due(now_())) return backend_.request_stop();
+  const bool joined = running_.admit(waiting_) > 0;
+  // A launch of one pass ends soon enough, and its results are predictable.
+  if (current_.passes > 1 && (joined || delivery_.ended().by_host)) return backend_.request_stop();
+  delivery_.ended().some = false;  // those places are taken
+  plan_ahead();
 }
 
-// Leaves its computed blocks for other sequences.
-void PassLoop::leave_blocks(Sequence& sequence) {
-  if (sequence.reuses_prefix() && !sequence.failed())
-    sequence.chain().leave(sequence.tokens(), sequence.computed());
-}
-
-void PassLoop::give_back(uint32_t index) {
-  std::unique_ptr<Sequence> sequence = std::move(running_[index]);
-  running_.erase(running_.begin() + index);
-  state_.give_back_slot(sequence->slot());
-  leave_blocks(*sequence);
-  sequence->leave();
-  ++stats_.preemptions;
-  wait_again(std::move(sequence));
-}
-
-void PassLoop::release_followers(Sequence& sequence) {
-  for (auto& follower : sequence.followers) {
-    note_deadline(*follower);
-    wait_again(std::move(follower));
-    --followers_;
+void PassLoop::plan_ahead() {
+  next_ = planner_.plan_after(current_);
+  if (!next_) return;
+  try {
+    backend_.prepare({.passes = next_->passes, .reads_prompts = next_->reads_prompts});
+    next_->is_prepared = true;
+  } catch (const std::exception&) {
+    next_.reset();  // run() will report the same error
   }
-  sequence.followers.clear();
 }
 
-// Called after a launch or while its successor is in flight. Publishes full blocks, and removes sequences
-// that have ended unless they are in flight.
-void PassLoop::retire() {
-  bool some_left = false;
-  for (auto& sequence : running_) {
-    if (sequence->reuses_prefix() && !sequence->failed())
-      sequence->chain().publish(sequence->tokens(), sequence->computed());
-    if (sequence->finished() || sequence->prompt_is_read()) release_followers(*sequence);
-    if (!sequence->finished() || sequence->share() != nullptr) continue;
-    state_.give_back_slot(sequence->slot());
-    leave_blocks(*sequence);
-    sequence.reset();
-    some_left = true;
+// Between launches: delivers deferred results at once and discards the plan.
+void PassLoop::drop_plan() {
+  next_.reset();
+  try {
+    deliver_deferred();
+    running_.retire(waiting_);
+  } catch (...) {
+    fail_running(std::current_exception());
   }
-  if (some_left) std::erase(running_, nullptr);
+}
+
+// Still delivers the tokens of the launch before the one that failed.
+void PassLoop::give_up(const std::exception_ptr& failure) {
+  next_.reset();
+  try {
+    if (deferred_) deliver_deferred();
+  } catch (...) {
+    deferred_.reset();
+  }
+  fail_running(failure);
 }
 
 void PassLoop::fail_running(const std::exception_ptr& failure) {
@@ -291,30 +251,37 @@ void PassLoop::fail_running(const std::exception_ptr& failure) {
     line = error.what();
   }
   for (const auto& sequence : running_) {
-    if (!sequence->finished()) post_end(*sequence, sequence->fail(kind, line));
+    if (!sequence->finished()) delivery_.post_end(*sequence, sequence->fail(kind, line));
   }
-  retire();
+  running_.retire(waiting_);
   pool_.drop_kept();  // the launch may have written anywhere
 }
 
 void PassLoop::end_all(Finish finish) {
   if (next_) drop_plan();
-  for (const auto& sequence : running_) post_end(*sequence, sequence->end(finish));
-  retire();
-  for (auto next = waiting_.begin(); next != waiting_.end(); next = waiting_.erase(next)) {
-    post_end(*next->second, next->second->end(finish));
-    release_followers(*next->second);
-  }
-  flush_events();
+  for (const auto& sequence : running_) delivery_.post_end(*sequence, sequence->end(finish));
+  running_.retire(waiting_);
+  waiting_.end_if(
+      [&](Sequence&) { return std::optional(finish); },
+      [&](Sequence& sequence, Finish reason) { delivery_.post_end(sequence, sequence.end(reason)); });
+  delivery_.flush();
 }
 
 EngineStats PassLoop::stats() const {
   EngineStats stats = stats_;
   stats.running = static_cast<uint32_t>(running_.size());
-  stats.waiting = static_cast<uint32_t>(waiting_.size()) + followers_;
+  stats.waiting = waiting_.size();
   stats.kv_blocks = pool_.num_blocks();
   stats.kv_blocks_held = pool_.held();
   stats.kv_blocks_kept = pool_.kept();
+  const RunningSequences::Counts& joined = running_.counts();
+  stats.prompt_tokens = joined.prompt_tokens;
+  stats.cached_tokens = joined.cached_tokens + planner_.cached_tokens();
+  stats.preemptions = joined.preemptions;
+  const Delivery::Counts& delivered = delivery_.counts();
+  stats.finished = delivered.finished;
+  stats.generated_tokens = delivered.generated_tokens;
+  stats.rows += delivered.later_rows;
   return stats;
 }
 

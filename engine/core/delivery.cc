@@ -1,0 +1,86 @@
+#include "engine/core/delivery.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace serval {
+
+DeferredOutput::DeferredOutput(PlannedLaunch of, const PassOutput& output)
+    : launch(std::move(of)), pass(output.pass), ended(output.ended) {
+  const bool lists_top = std::ranges::any_of(launch.shares, [](const LaunchShare& share) {
+    return share.logit_row && share.sequence->lists_top();
+  });
+  const auto first_tokens = output.tokens.first(launch.logit_rows);
+  const auto first_top = output.top.first(lists_top ? launch.logit_rows : 0);
+  tokens.assign(first_tokens.begin(), first_tokens.end());
+  top.assign(first_top.begin(), first_top.end());
+}
+
+void Delivery::give_masks(const PlannedLaunch& launch, const PassOutput& output) {
+  for (const LaunchShare& share : launch.shares) {
+    if (!share.logit_row || !share.sequence->is_constrained()) continue;
+    const OutputToken& drawn = output.tokens[*share.logit_row];
+    if (drawn.finish == FinishReason::kNone) state_.give_mask(*share.sequence, drawn);
+  }
+}
+
+void Delivery::release_masks(const PlannedLaunch& launch) {
+  for (const LaunchShare& share : launch.shares) {
+    if (share.logit_row && share.sequence->is_constrained()) state_.release_mask(*share.sequence);
+  }
+}
+
+void Delivery::deliver(const PlannedLaunch& launch, const PassOutput& output) {
+  if (output.pass == 0) deliver_positions(launch, output.ended);
+  for (const LaunchShare& share : launch.shares) {
+    // Tokens that a launch produces after a stop string or a cancellation are dropped.
+    if (share.logit_row && !share.sequence->finished()) deliver_token(share, output);
+  }
+  flush();
+}
+
+void Delivery::deliver_positions(const PlannedLaunch& launch, TimePoint now) {
+  for (const LaunchShare& share : launch.shares) {
+    Sequence& sequence = *share.sequence;
+    // The sequence ended, or its last token was dropped, while the launch ran.
+    if (sequence.finished() || sequence.computed() + share.rows > sequence.length()) continue;
+    if (auto last = sequence.positions_computed(share.rows, now)) post_end(sequence, std::move(*last));
+  }
+}
+
+void Delivery::deliver_token(const LaunchShare& share, const PassOutput& output) {
+  Sequence& sequence = *share.sequence;
+  if (output.pass > 0) ++counts_.later_rows;
+  if (sequence.channel().cancel_wanted()) return expiry_.report_cancelled();  // must not go on without it
+  const OutputToken& token = output.tokens[*share.logit_row];
+  if (token.valid == 0)
+    throw Error(ErrorKind::kDeviceFault, backend_ + ": a pass has ended without its token");
+  static constexpr TopTokens kNoTop;
+  RequestEvent event =
+      sequence.accept(token, output.top.empty() ? kNoTop : output.top[*share.logit_row], output.ended);
+  if (event.kind != RequestEvent::Kind::kToken) return post_end(sequence, std::move(event));
+  ++counts_.generated_tokens;
+  post(sequence, std::move(event));
+  if (sequence.finished()) post_end(sequence, sequence.last_event());
+}
+
+void Delivery::post(Sequence& sequence, RequestEvent event) {
+  Channel& channel = sequence.channel();
+  channel.post(std::move(event));
+  const std::shared_ptr<EventQueue>& queue = channel.queue();
+  if (queue != nullptr && (to_flush_.empty() || to_flush_.back() != queue)) to_flush_.push_back(queue);
+}
+
+void Delivery::post_end(Sequence& sequence, RequestEvent event) {
+  ++counts_.finished;
+  ended_.some = true;
+  ended_.by_host |= sequence.ended_by_host();
+  post(sequence, std::move(event));
+}
+
+void Delivery::flush() {
+  for (const auto& queue : to_flush_) queue->flush();
+  to_flush_.clear();
+}
+
+}  // namespace serval
