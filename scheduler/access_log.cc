@@ -11,17 +11,35 @@ bool same_division(const Region& a, const Region& b) {
 
 }  // namespace
 
+void AccessLog::cut_reads(Log& log) {
+  if (log.pending.empty()) return;
+  Box all = log.pending.front();
+  uint64_t sum = 0;
+  for (const Box& box : log.pending) {
+    all = bounds(all, box);
+    sum += area(box);
+  }
+  if (sum == area(all)) log.pending.assign(1, all);
+  for (const Box& box : log.pending) log.read.carve(box, log.time);
+  log.pending.clear();
+  ++log.next_cut;
+  log.latest = kNotReaders;
+}
+
 void AccessLog::carve(Log& log, const Box& cut, uint32_t until) {
+  cut_reads(log);
+  log.latest = kNotReaders;
   log.read.carve(cut, until);
   log.written.carve(cut, until);
 }
 
 void AccessLog::add_share(Log& log, const Region& region) {
   auto division = std::find_if(log.divisions.begin(), log.divisions.end(),
-                               [&](const Division& d) { return same_division(d.region, region); });
+                           [&](const Division& d) { return same_division(d.region, region); });
   if (division == log.divisions.end()) division = log.divisions.insert(division, {region, 0, 0, {}});
   if (division->count == 0 || division->written[region.share]) {
     division->begin = log.time++;
+    log.latest = kNotReaders;
     division->count = 0;
     division->written.assign(region.layout, false);
   }
@@ -50,7 +68,10 @@ void AccessLog::record(const Region& region, uint32_t node) {
         log.written.find(region.box, [](const Written& w) { return !is_divided(w.region.part); });
     if (same != nullptr && log.divisions.empty()) {
       same->node = node;
-      return log.read.carve(region.box, log.time);
+      if (log.read.empty() || same->cut == log.next_cut) return;
+      same->cut = log.next_cut;
+      log.pending.push_back(region.box);
+      return;
     }
     forget(region);
   }
@@ -60,12 +81,19 @@ void AccessLog::record(const Region& region, uint32_t node) {
 // Nodes that read the same box share a list. If a write has cut the box, its pieces still share the old list,
 // so a node that reads only a piece gets a new one.
 void AccessLog::record_read(Log& log, const Box& box, uint32_t node) {
+  cut_reads(log);
+  if (log.latest != kNotReaders && readers_[log.latest].box == box) {
+    readers_[log.latest].nodes.push_back(node);
+    return;
+  }
   const Read* const same =
       log.read.find(box, [&](const Read& r) { return r.time == log.time && readers_[r.readers].box == box; });
   if (same != nullptr) {
-    readers_[same->readers].nodes.push_back(node);
+    log.latest = same->readers;
+    readers_[log.latest].nodes.push_back(node);
   } else {
-    log.read.add({box, static_cast<uint32_t>(readers_.size()), log.time});
+    log.latest = static_cast<uint32_t>(readers_.size());
+    log.read.add({box, log.latest, log.time});
     readers_.push_back({box, {node}});
   }
 }

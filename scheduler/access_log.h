@@ -26,12 +26,15 @@ class AccessLog {
   // overlapping box and, if the region is written, once for all readers of the same box. A node may be
   // reported more than once.
   template <class Fn>
-  void for_conflicts(const Region& region, Fn&& fn) const {
-    const Log& log = tensors_[region.tensor.index];
+  void for_conflicts(const Region& region, Fn&& fn) {
+    Log& log = tensors_[region.tensor.index];
+    bool is_pending = false;
     log.written.for_overlapping(region.box, [&](const Written& w) {
+      is_pending |= w.cut == log.next_cut;
       if (!are_apart(w.region, region)) fn(Nodes{std::span(&w.node, 1)});
     });
     if (!writes(region.access)) return;
+    if (is_pending) cut_reads(log);
     log.read.for_overlapping(region.box, [&](const Read& r) {
       fn(Nodes{readers_[r.readers].nodes, r.readers});
     });
@@ -49,6 +52,7 @@ class AccessLog {
     uint32_t node;
     uint32_t time;
     Region region;
+    uint64_t cut = 0;  // the number of the last cut that has, or will have, this box
   };
   struct Read {
     Box box;           // the piece of the readers' box that no write has hidden
@@ -70,11 +74,18 @@ class AccessLog {
     BoxIndex<Written> written;
     BoxIndex<Read> read;
     std::vector<Division> divisions;
+    // Boxes that were written since the last cut of `read` and are still to be cut out of it. They do not
+    // overlap. Together, the windows of a stage mostly are one box, which costs one cut instead of hundreds.
+    std::vector<Box> pending;
+    uint64_t next_cut = 1;
+    uint32_t latest = kNotReaders;  // the readers recorded last, if all of their box is left in `read`
     uint64_t writes = 0;
     uint32_t time = 0;  // a complete division hides entries up to its `begin`
   };
   // Removes `cut` from the boxes of all entries up to time `until`.
   static void carve(Log& log, const Box& cut, uint32_t until);
+  // Cuts the pending boxes out of what was read.
+  static void cut_reads(Log& log);
   static void add_share(Log& log, const Region& region);
   void record_read(Log& log, const Box& box, uint32_t node);
   std::vector<Log> tensors_;

@@ -13,7 +13,8 @@
 
 namespace serval {
 
-// Items sorted by key, in blocks of bounded size, so that an insertion moves few items. Keys may be equal.
+// Items by their keys, in blocks, so that one more takes no time that grows with all. Keys may be equal. Not
+// thread-safe, searches included: they remember where they ended.
 template <class Item, class KeyOf>
 class SortedBlocks {
  public:
@@ -41,7 +42,7 @@ class SortedBlocks {
   void for_from(const Key& from, Fn&& fn) const {
     for (size_t b = first_block(from); b < blocks_.size(); ++b) {
       const std::vector<Item>& block = blocks_[b];
-      for (auto i = std::ranges::lower_bound(block, from, {}, kKey); i != block.end(); ++i) {
+      for (auto i = first_in(block, from); i != block.end(); ++i) {
         if (!fn(*i)) return;
       }
     }
@@ -51,7 +52,7 @@ class SortedBlocks {
   Item* find(const Key& key, IsWanted&& is_wanted) {
     for (size_t b = first_block(key); b < blocks_.size(); ++b) {
       std::vector<Item>& block = blocks_[b];
-      for (auto i = std::ranges::lower_bound(block, key, {}, kKey); i != block.end(); ++i) {
+      for (auto i = first_in(block, key); i != block.end(); ++i) {
         if (kKey(*i) != key) return nullptr;
         if (is_wanted(*i)) return &*i;
       }
@@ -67,7 +68,7 @@ class SortedBlocks {
     size_t b = first;
     for (; b < blocks_.size() && !blocks_[b].empty() && kKey(blocks_[b].front()) < end; ++b) {
       std::vector<Item>& block = blocks_[b];
-      auto i = std::ranges::lower_bound(block, from, {}, kKey);
+      auto i = first_in(block, from);
       auto kept = i;
       for (; i != block.end() && kKey(*i) < end; ++i) {
         if (fn(*i)) continue;
@@ -91,6 +92,21 @@ class SortedBlocks {
     if (blocks_.size() < 2) return 0;
     return static_cast<size_t>(std::ranges::lower_bound(blocks_, from, {}, kLastKey) - blocks_.begin());
   }
+  // The first item of a block whose key is not less. Instructions of a stage mostly ask for one item after
+  // the other: the first item, the last answer and the item after it need no search.
+  template <class Key>
+  auto first_in(auto& block, const Key& from) const {
+    const size_t items = block.size();
+    const auto is_before = [&](size_t i) { return kKey(block[i]) < from; };
+    if (items == 0 || !is_before(0)) return block.begin();
+    if (last_ - 1 < items && is_before(last_ - 1)) {  // unsigned: no item before the first
+      if (last_ < items && is_before(last_)) ++last_;
+      if (last_ == items || !is_before(last_)) return block.begin() + static_cast<std::ptrdiff_t>(last_);
+    }
+    const auto found = std::ranges::lower_bound(block.begin() + 1, block.end(), from, {}, kKey);
+    last_ = static_cast<size_t>(found - block.begin());
+    return found;
+  }
   void erase_empty(size_t first, size_t end) {
     const auto begin = blocks_.begin() + static_cast<std::ptrdiff_t>(first);
     const auto last = blocks_.begin() + static_cast<std::ptrdiff_t>(end);
@@ -98,6 +114,7 @@ class SortedBlocks {
   }
 
   std::vector<std::vector<Item>> blocks_;
+  mutable size_t last_ = 0;  // where first_in() has found an item
 };
 
 // An Entry has a `box` and the `time` at which it was added. Boxes may overlap. Levels hold boxes of similar
@@ -106,14 +123,18 @@ class SortedBlocks {
 template <class Entry>
 class BoxIndex {
  public:
+  bool empty() const {
+    return std::ranges::all_of(levels_, [](const Level& level) { return level.entries == 0; });
+  }
   void add(const Entry& entry) {
     auto level = level_of(entry.box);
     if (level == levels_.end()) {
       level = levels_.insert(level, {bits_of(entry.box.row_begin, entry.box.row_end),
-                                     bits_of(entry.box.col_begin, entry.box.col_end),
-                                     0,
-                                     {}});
+                                     bits_of(entry.box.col_begin, entry.box.col_end)});
     }
+    if (level->entries == 0) level->highest = level->widest = 0;
+    level->highest = std::max(level->highest, entry.box.row_end - entry.box.row_begin);
+    level->widest = std::max(level->widest, entry.box.col_end - entry.box.col_begin);
     Band* band = level->bands.find(rows_of(entry.box), kAny);
     if (band == nullptr) band = &level->bands.add({rows_of(entry.box), {}});
     band->entries.add(entry);
@@ -128,7 +149,7 @@ class BoxIndex {
         ++visited_;
         if (band.rows.first >= box.row_end) return false;
         if (band.rows.second <= box.row_begin) return true;
-        band.entries.for_from(first_near(box.col_begin, level.cols), [&](const Entry& entry) {
+        band.entries.for_from(first_near(box.col_begin, level.widest), [&](const Entry& entry) {
           ++visited_;
           if (entry.box.col_begin >= box.col_end) return false;
           if (box.col_begin < entry.box.col_end) fn(entry);
@@ -179,9 +200,10 @@ class BoxIndex {
   };
   static constexpr auto kAny = [](const auto&) { return true; };
   struct Level {
-    int rows, cols;  // heights and widths have at most this many bits
+    int rows, cols;                    // bits that heights and widths have, at most
+    uint64_t highest = 0, widest = 0;  // of the entries added since there were none
     size_t entries = 0;
-    SortedBlocks<Band, RowsOfBand> bands;
+    SortedBlocks<Band, RowsOfBand> bands = {};
   };
   static Rows rows_of(const Box& box) { return {box.row_begin, box.row_end}; }
   // Coarse, so that the pieces of a box mostly stay in its level.
@@ -189,14 +211,12 @@ class BoxIndex {
     constexpr int kStep = 5;
     return (static_cast<int>(std::bit_width(end - begin)) + kStep - 1) / kStep * kStep;
   }
-  // The first position from which a range whose length has at most `bits` bits may reach beyond `begin`.
-  static uint64_t first_near(uint64_t begin, int bits) {
-    constexpr int kAllBits = 64;
-    const uint64_t longest = bits >= kAllBits ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
+  // The first place from which such a length may reach beyond `begin`.
+  static uint64_t first_near(uint64_t begin, uint64_t longest) {
     return begin - std::min(begin, longest - 1);
   }
   static Rows first_row_near(const Box& box, const Level& level) {
-    return {first_near(box.row_begin, level.rows), 0};
+    return {first_near(box.row_begin, level.highest), 0};
   }
   auto level_of(const Box& box) {
     const int rows = bits_of(box.row_begin, box.row_end), cols = bits_of(box.col_begin, box.col_end);
@@ -205,7 +225,7 @@ class BoxIndex {
   }
   // Collects the remaining pieces of cut entries in pieces_. A piece that fits the entry's place stays there.
   void carve_band(Level& level, Entries& entries, const Box& cut, uint32_t until) {
-    entries.erase_between(first_near(cut.col_begin, level.cols), cut.col_end, [&](Entry& entry) {
+    entries.erase_between(first_near(cut.col_begin, level.widest), cut.col_end, [&](Entry& entry) {
       if (entry.time > until || !entry.box.overlaps(cut)) return false;
       const Box whole = entry.box;
       bool stays = false;

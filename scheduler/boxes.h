@@ -9,7 +9,16 @@
 
 namespace serval {
 
-// Calls fn(box) for the pieces of `box` outside `cut`: at most four boxes that do not overlap.
+inline uint64_t area(const Box& box) {
+  return (box.row_end - box.row_begin) * (box.col_end - box.col_begin);
+}
+// The smallest box that has both.
+inline Box bounds(const Box& a, const Box& b) {
+  return {std::min(a.row_begin, b.row_begin), std::max(a.row_end, b.row_end),
+          std::min(a.col_begin, b.col_begin), std::max(a.col_end, b.col_end)};
+}
+
+// Calls fn(box) for what is left of `box` outside `cut`: at most four boxes that do not overlap.
 template <class Fn>
 void for_difference(const Box& box, const Box& cut, Fn&& fn) {
   if (!box.overlaps(cut)) {

@@ -7,10 +7,7 @@
 namespace serval {
 namespace {
 
-uint64_t area(const Box& box) {
-  return (box.row_end - box.row_begin) * (box.col_end - box.col_begin);
-}
-// Area of the intersection of two boxes that overlap.
+// The area that two overlapping boxes share.
 uint64_t shared_area(const Box& a, const Box& b) {
   return area({std::max(a.row_begin, b.row_begin), std::min(a.row_end, b.row_end),
                std::max(a.col_begin, b.col_begin), std::min(a.col_end, b.col_end)});

@@ -1,5 +1,7 @@
 #include "scheduler/pass_values.h"
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "instructions/isa.h"
@@ -14,8 +16,34 @@ uint32_t word_of(const Instruction& instruction, const FieldInfo& field) {
   return word;
 }
 
-// Tensors of one pass are identified by their values, and each part of the state by the operand that names
-// it.
+constexpr size_t kOperandWords = kOperandBytes / sizeof(uint32_t);
+using OperandWords = std::array<uint32_t, kOperandWords>;
+
+// A mask of the operands that decide what an instruction of the opcode computes: all but windows.
+OperandWords compared_bits(const OpInfo& op) {
+  OperandWords out;
+  out.fill(~uint32_t{0});
+  for (const FieldInfo& field : op.fields) {
+    if (field.window) out[field.offset / sizeof(uint32_t)] = 0;
+  }
+  return out;
+}
+
+// Both have the same opcode.
+bool differ_in_windows_only(const Instruction& a, const Instruction& b) {
+  static const std::vector<OperandWords> bits = [] {
+    std::vector<OperandWords> of_each;
+    for (const OpInfo& op : isa()) of_each.push_back(compared_bits(op));
+    return of_each;
+  }();
+  const auto words_a = std::bit_cast<OperandWords>(a.operands),
+             words_b = std::bit_cast<OperandWords>(b.operands);
+  uint32_t differs = 0;
+  for (size_t w = 0; w < kOperandWords; ++w) differs |= (words_a[w] ^ words_b[w]) & bits[a.opcode][w];
+  return differs == 0;
+}
+
+// What lives within a pass is known by its value, and a part of the state is its operand's own.
 bool name_counts(const Tensor& tensor) {
   return is_immutable(tensor.kind) || tensor.kind == TensorKind::kKvCache;
 }
@@ -26,7 +54,8 @@ PassValues::PassValues(std::span<const Tensor> tensors, ValueTable& values)
     : tensors_(tensors),
       values_(&values),
       contents_(tensors.size(), values),
-      before_pass_(tensors.size(), kNoValue) {
+      before_pass_(tensors.size(), kNoValue),
+      visited_(kNumOpcodes) {
   names_.reserve(tensors.size());
   for (const Tensor& t : tensors) {
     names_.push_back(name_counts(t) ? values.name(t.name) + 1 : 0);
@@ -41,6 +70,20 @@ void PassValues::add_operands(const Instruction& instruction) {
     const uint32_t word = word_of(instruction, field);
     words_.push_back(names_tensors(field.kind) ? names_[word] : word);
   }
+}
+
+uint32_t PassValues::computation_of(const Instruction& instruction) {
+  std::array<Value, kMaxTensorOperands> values;
+  std::ranges::transform(operands_, values.begin(), &Operand::value);
+  Visited& last = visited_[instruction.opcode];
+  if (last.any && last.values == values && differ_in_windows_only(last.instruction, instruction))
+    return last.computation;
+  add_operands(instruction);
+  for (size_t o = 0; o < values.size(); ++o) {
+    if (values[o] != kNoValue) words_.insert(words_.end(), {o, values[o]});
+  }
+  last = {true, instruction, values, values_->computation(words_)};
+  return last.computation;
 }
 
 Value PassValues::before_pass(TensorId tensor) {
@@ -112,11 +155,7 @@ std::optional<NoValue> PassValues::visit(uint32_t index, const Instruction& inst
     if (!reads(region.access) || is_immutable(tensors_[region.tensor.index].kind)) continue;
     if (auto none = read(region)) return none;
   }
-  add_operands(instruction);
-  for (size_t o = 0; o < operands_.size(); ++o) {
-    if (operands_[o].value != kNoValue) words_.insert(words_.end(), {o, operands_[o].value});
-  }
-  computation_ = values_->computation(words_);
+  computation_ = computation_of(instruction);
   for (const Region& region : footprint) {
     if (!writes(region.access)) continue;
     if (auto none = write(index, region)) return none;

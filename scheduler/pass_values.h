@@ -46,6 +46,7 @@ class PassValues {
 
  private:
   void add_operands(const Instruction& instruction);
+  uint32_t computation_of(const Instruction& instruction);
   std::optional<Part> fresh_part(const Region& read) const;
   std::optional<NoValue> read(const Region& region);
   std::optional<NoValue> write(uint32_t index, const Region& region);
@@ -58,6 +59,14 @@ class PassValues {
   std::vector<bool> within_pass_;   // of each tensor: lives_within_pass()
   std::vector<Value> before_pass_;  // of each tensor; kNoValue until needed
   std::vector<uint64_t> words_;
+  // The last instruction of each opcode that was visited: the next one mostly computes the same.
+  struct Visited {
+    bool any = false;
+    Instruction instruction;
+    std::array<Value, kMaxTensorOperands> values;
+    uint32_t computation;
+  };
+  std::vector<Visited> visited_;
   struct Operand {
     Value value = kNoValue;
     const Region* region = nullptr;  // its first region that was read

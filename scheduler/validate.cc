@@ -79,11 +79,10 @@ class Validator {
     size_t operator()(const CheckedRead& read) const;
   };
   struct Reads {
-    uint64_t writes = 0;                  // AccessLog::writes_of() the tensor
-    std::vector<CheckedRead> first = {};  // the first kFirstReads, searched linearly
-    std::unordered_set<CheckedRead, CheckedReadHash> more = {};
+    uint64_t writes = 0;
+    std::unordered_set<CheckedRead, CheckedReadHash> checked = {};
+    const CheckedRead* latest = nullptr;  // mostly the next instruction's, too
   };
-  static constexpr size_t kFirstReads = 16;
   std::vector<Reads> reads_{program_.tensors.size()};
   // The instruction that last wrote a tensor, and the operand by which it did.
   struct LastWrite {
@@ -399,16 +398,15 @@ void Validator::keep_ordered_readers(const HappensBefore& hb, uint32_t index, co
 bool Validator::already_checked(const HappensBefore& hb, uint32_t index, const Region& region) {
   Reads& reads = reads_[region.tensor.index];
   if (std::exchange(reads.writes, log_.writes_of(region.tensor)) != reads.writes) {
-    reads.first.clear();
-    reads.more.clear();
+    reads.checked.clear();
+    reads.latest = nullptr;
   }
   hb.guard_events(index, region.operand, events_);
-  const bool is_first = std::ranges::any_of(
-      reads.first, [&](const CheckedRead& read) { return read.box == region.box && read.events == events_; });
-  if (is_first) return true;
-  if (reads.first.size() == kFirstReads) return !reads.more.insert({region.box, events_}).second;
-  reads.first.push_back({region.box, events_});
-  return false;
+  if (reads.latest != nullptr && reads.latest->box == region.box && reads.latest->events == events_)
+    return true;
+  const auto [read, is_new] = reads.checked.insert({region.box, events_});
+  reads.latest = &*read;
+  return !is_new;
 }
 
 size_t Validator::CheckedReadHash::operator()(const CheckedRead& read) const {

@@ -22,7 +22,7 @@ Region share(uint32_t share, Part part = Part::kItemRows) {
   return {{0}, kAll, Access::kWrite, 0, part, true, kRecords, share};
 }
 
-std::set<uint32_t> conflicts(const AccessLog& log, const Region& region) {
+std::set<uint32_t> conflicts(AccessLog& log, const Region& region) {
   std::set<uint32_t> out;
   log.for_conflicts(region,
                     [&](const AccessLog::Nodes& met) { out.insert(met.nodes.begin(), met.nodes.end()); });
@@ -109,6 +109,39 @@ TEST(AccessLog, FindsTheLastAccessesToEachCell) {
       }
     }
     ASSERT_EQ(conflicts(log, region), expected) << node;
+    log.record(region, node);
+  }
+}
+
+// Layer after layer writes the same windows, in any order, some of them twice; what is read is mostly more
+// than one of them.
+TEST(AccessLog, WindowsWrittenInAnyOrderHideWhatWasReadOfThem) {
+  constexpr uint32_t kSteps = 5000;
+  constexpr uint64_t kWindows = 6, kCols = 36;
+  const auto window = [](uint64_t w) { return Box{0, 6, w * w, (w + 1) * (w + 1)}; };
+  struct Cell {
+    std::set<uint32_t> writer, readers;
+  };
+  std::vector<Cell> cells(kCols);
+  AccessLog log(1);
+  std::mt19937 random(1);
+  for (uint32_t node = 0; node < kSteps; ++node) {
+    const bool is_write = random() % 4 != 0;
+    const uint64_t first = random() % kWindows,
+                   last = is_write ? first : first + random() % (kWindows - first);
+    const Box box{0, 6, window(first).col_begin, window(last).col_end};
+    const Region region = access(is_write ? Access::kWrite : Access::kRead, box);
+    const bool is_asked = node < kWindows || random() % 2 == 0;  // nothing depends on whether it is
+    std::set<uint32_t> expected;
+    for (uint64_t col = box.col_begin; col < box.col_end; ++col) {
+      Cell& cell = cells[col];
+      expected.insert(cell.writer.begin(), cell.writer.end());
+      if (is_write) expected.merge(std::exchange(cell, {{node}, {}}).readers);
+      if (!is_write) cell.readers.insert(node);
+    }
+    if (is_asked) {
+      ASSERT_EQ(conflicts(log, region), expected) << node;
+    }
     log.record(region, node);
   }
 }
