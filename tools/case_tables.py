@@ -45,8 +45,8 @@ def runs(change):
 
 
 def specials(change):
-    """[code, first, second, third] of characters that become several; 0: none."""
-    return [[code, *map(ord, to), 0, 0][:4] for code in CODES if len(to := change(chr(code))) > 1]
+    """[code, [first, second, third]] of characters that become several; 0: none."""
+    return [[code, [*map(ord, to), 0][:3]] for code in CODES if len(to := change(chr(code))) > 1]
 
 
 def is_ignorable(code):
@@ -55,9 +55,14 @@ def is_ignorable(code):
     return after_letter and not (chr(code) + "\u03a3").lower().endswith("\u03c2")
 
 
+def initialiser(value):
+    if isinstance(value, list):
+        return "{" + ", ".join(map(initialiser, value)) + "}"
+    return str(value) if value < 0 else f"0x{value:X}"
+
+
 def array(kind, name, rows):
-    text = ", ".join("{" + ", ".join(str(n) if n < 0 else f"0x{n:X}" for n in row) + "}" for row in rows)
-    return f"constexpr {kind} {name}[] = {{{text}}};\n\n"
+    return f"constexpr {kind} {name}[] = {initialiser(rows)};\n\n"
 
 
 def main():
