@@ -63,9 +63,8 @@ void AccessLog::record(const Region& region, uint32_t node) {
   if (is_divided(region.part)) {
     add_share(log, region);
   } else {
-    // Each layer writes the same boxes: then only the node changes.
-    Written* const same =
-        log.written.find(region.box, [](const Written& w) { return !is_divided(w.region.part); });
+    // The same division of a tensor is written layer after layer: then only a name changes.
+    Written* const same = log.written.find(region.box, [](const Written& w) { return !is_divided(w.part); });
     if (same != nullptr && log.divisions.empty()) {
       same->node = node;
       if (log.read.empty() || same->cut == log.next_cut) return;
@@ -75,7 +74,7 @@ void AccessLog::record(const Region& region, uint32_t node) {
     }
     forget(region);
   }
-  log.written.add({region.box, node, log.time, region});
+  log.written.add({region.box, node, log.time, region.access, region.part, region.layout, region.share});
 }
 
 // Nodes that read the same box share a list. If a write has cut the box, its pieces still share the old list,

@@ -31,7 +31,7 @@ class AccessLog {
     bool is_pending = false;
     log.written.for_overlapping(region.box, [&](const Written& w) {
       is_pending |= w.cut == log.next_cut;
-      if (!are_apart(w.region, region)) fn(Nodes{std::span(&w.node, 1)});
+      if (!are_apart(w.share_of(), region)) fn(Nodes{std::span(&w.node, 1)});
     });
     if (!writes(region.access)) return;
     if (is_pending) cut_reads(log);
@@ -51,8 +51,15 @@ class AccessLog {
     Box box;
     uint32_t node;
     uint32_t time;
-    Region region;
+    Access access;
+    Part part;
+    uint32_t layout, share;
     uint64_t cut = 0;  // the number of the last cut that has, or will have, this box
+
+    // The written region as are_apart() asks for it.
+    Region share_of() const {
+      return {.tensor = {}, .box = box, .access = access, .part = part, .layout = layout, .share = share};
+    }
   };
   struct Read {
     Box box;           // the piece of the readers' box that no write has hidden

@@ -82,7 +82,7 @@ class SortedBlocks {
   }
 
  private:
-  static constexpr size_t kMostInBlock = 128;
+  static constexpr size_t kMostInBlock = 256;  // more than the windows of most stages
   static constexpr KeyOf kKey = {};
   static constexpr auto kFirstKey = [](const std::vector<Item>& block) { return kKey(block.front()); };
   static constexpr auto kLastKey = [](const std::vector<Item>& block) { return kKey(block.back()); };

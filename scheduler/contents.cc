@@ -90,12 +90,14 @@ std::optional<uint32_t> Contents::writer(const Region& region) const {
 }
 
 void Contents::clear(TensorContents& tensor, const Box& box) {
+  ++tensor.changes;
   tensor.reads.clear();
   tensor.pieces.carve(box, 0);
 }
 
-// Each layer writes the same boxes: then only the piece's data changes.
+// The same division of a tensor is written layer after layer: then only the value is another.
 void Contents::add(TensorContents& tensor, const Piece& piece) {
+  ++tensor.changes;
   tensor.reads.clear();
   Piece* const same = tensor.pieces.find(piece.box, [](const Piece&) { return true; });
   if (same != nullptr) {

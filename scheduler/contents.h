@@ -32,10 +32,13 @@ class Contents {
   // An instruction that has written some of the region's box; none if no instruction has.
   std::optional<uint32_t> writer(const Region& region) const;
 
-  // Records that an instruction writes `region`, which overwrites previous contents. If the write is certain,
-  // the region's part has `value` afterwards; otherwise it has none. A divided part has the value when all
-  // shares have been written with it. kItemRows and kSplitRows together are all active rows, with the value
-  // ValueTable::either() of both.
+  // Changes whenever find() may have another answer than before.
+  uint64_t changes_of(TensorId tensor) const { return tensors_[tensor.index].changes; }
+
+  // `region` is written, whatever was there is gone: all of its part has the value then if the write is
+  // certain, and none has one otherwise. Of a part that is dealt out, a box has the value when all its shares
+  // have been written with the same one; what items have to themselves and what they share are all active
+  // rows together, which have either value.
   void write(const Region& region, Value value, uint32_t instruction);
 
   // True if `tensor` holds the same values here as `other` holds in `there`, everywhere.
@@ -70,6 +73,7 @@ class Contents {
     std::vector<Division> divisions;
     std::vector<Read> reads;  // a ring
     size_t oldest_read = 0;
+    uint64_t changes = 0;
   };
   static void clear(TensorContents& tensor, const Box& box);
   static void add(TensorContents& tensor, const Piece& piece);

@@ -75,15 +75,17 @@ void PassValues::add_operands(const Instruction& instruction) {
 uint32_t PassValues::computation_of(const Instruction& instruction) {
   std::array<Value, kMaxTensorOperands> values;
   std::ranges::transform(operands_, values.begin(), &Operand::value);
-  Visited& last = visited_[instruction.opcode];
+  Visited& last = *last_;
   if (last.any && last.values == values && differ_in_windows_only(last.instruction, instruction))
     return last.computation;
   add_operands(instruction);
   for (size_t o = 0; o < values.size(); ++o) {
     if (values[o] != kNoValue) words_.insert(words_.end(), {o, values[o]});
   }
-  last = {true, instruction, values, values_->computation(words_)};
-  return last.computation;
+  last.any = true;
+  last.instruction = instruction;
+  last.values = values;
+  return last.computation = values_->computation(words_);
 }
 
 Value PassValues::before_pass(TensorId tensor) {
@@ -100,11 +102,16 @@ std::optional<Part> PassValues::fresh_part(const Region& read) const {
   return std::nullopt;
 }
 
-std::optional<NoValue> PassValues::read(const Region& region) {
+Region PassValues::wanted_part(const Region& read) const {
+  Region wanted = read;
+  wanted.part = fresh_part(read).value_or(Part::kWhole);
+  if (wanted.part != read.part) wanted.layout = 0;
+  return wanted;
+}
+
+std::optional<NoValue> PassValues::find(const Region& region, Value& value) {
   const std::optional<Part> fresh = fresh_part(region);
-  Region wanted = region;
-  wanted.part = fresh.value_or(Part::kWhole);
-  if (wanted.part != region.part) wanted.layout = 0;
+  const Region wanted = wanted_part(region);
   Contents::Found found = contents_.find(wanted);
   if (!fresh && found.nothing_written) found.value = before_pass(region.tensor);
   if (found.value == kNoValue) {
@@ -112,11 +119,25 @@ std::optional<NoValue> PassValues::read(const Region& region) {
       return NoValue{NoValue::Why::kMixedValues, wanted, found.one, found.other};
     return NoValue{NoValue::Why::kNotWritten, wanted};
   }
+  value = found.value;
+  return std::nullopt;
+}
+
+std::optional<NoValue> PassValues::read(const Region& region, size_t position) {
+  std::vector<Read>& last = last_->reads;
+  if (position == last.size()) last.emplace_back();
+  const uint64_t changes = contents_.changes_of(region.tensor);
+  if (last[position].changes != changes || last[position].region != region) {
+    Value value = kNoValue;
+    if (auto none = find(region, value)) return none;
+    last[position] = {region, contents_.changes_of(region.tensor), value};
+  }
+  const Value value = last[position].value;
   Operand& operand = operands_[region.operand];
-  if (operand.value == kNoValue) operand = {found.value, &region};
-  if (operand.value == found.value) return std::nullopt;
+  if (operand.value == kNoValue) operand = {value, &region};
+  if (operand.value == value) return std::nullopt;
   const auto writer = [&](const Region& of) { return contents_.writer(of).value_or(NoValue::kNone); };
-  return NoValue{NoValue::Why::kMixedValues, wanted, writer(*operand.region), writer(region)};
+  return NoValue{NoValue::Why::kMixedValues, wanted_part(region), writer(*operand.region), writer(region)};
 }
 
 std::optional<NoValue> PassValues::write(uint32_t index, const Region& region) {
@@ -151,9 +172,11 @@ std::optional<NoValue> PassValues::write(uint32_t index, const Region& region) {
 std::optional<NoValue> PassValues::visit(uint32_t index, const Instruction& instruction,
                                          const Footprint& footprint) {
   operands_ = {};
+  last_ = &visited_[instruction.opcode];
+  size_t position = 0;
   for (const Region& region : footprint) {
     if (!reads(region.access) || is_immutable(tensors_[region.tensor.index].kind)) continue;
-    if (auto none = read(region)) return none;
+    if (auto none = read(region, position++)) return none;
   }
   computation_ = computation_of(instruction);
   for (const Region& region : footprint) {

@@ -48,7 +48,9 @@ class PassValues {
   void add_operands(const Instruction& instruction);
   uint32_t computation_of(const Instruction& instruction);
   std::optional<Part> fresh_part(const Region& read) const;
-  std::optional<NoValue> read(const Region& region);
+  Region wanted_part(const Region& read) const;
+  std::optional<NoValue> read(const Region& region, size_t position);
+  std::optional<NoValue> find(const Region& region, Value& value);
   std::optional<NoValue> write(uint32_t index, const Region& region);
   Value before_pass(TensorId tensor);
 
@@ -59,14 +61,21 @@ class PassValues {
   std::vector<bool> within_pass_;   // of each tensor: lives_within_pass()
   std::vector<Value> before_pass_;  // of each tensor; kNoValue until needed
   std::vector<uint64_t> words_;
-  // The last instruction of each opcode that was visited: the next one mostly computes the same.
+  // The last instruction of each opcode that was visited: the next one mostly reads and computes the same.
+  struct Read {
+    Region region;
+    uint64_t changes = ~uint64_t{0};  // of the tensor's contents, when it had the value
+    Value value = kNoValue;
+  };
   struct Visited {
+    std::vector<Read> reads;  // in the order of the footprint
     bool any = false;
     Instruction instruction;
     std::array<Value, kMaxTensorOperands> values;
     uint32_t computation;
   };
   std::vector<Visited> visited_;
+  Visited* last_ = nullptr;  // of the opcode that is visited
   struct Operand {
     Value value = kNoValue;
     const Region* region = nullptr;  // its first region that was read
