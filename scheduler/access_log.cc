@@ -35,7 +35,7 @@ void AccessLog::carve(Log& log, const Box& cut, uint32_t until) {
 
 void AccessLog::add_share(Log& log, const Region& region) {
   auto division = std::find_if(log.divisions.begin(), log.divisions.end(),
-                           [&](const Division& d) { return same_division(d.region, region); });
+                               [&](const Division& d) { return same_division(d.region, region); });
   if (division == log.divisions.end()) division = log.divisions.insert(division, {region, 0, 0, {}});
   if (division->count == 0 || division->written[region.share]) {
     division->begin = log.time++;

@@ -7,9 +7,8 @@ namespace serval {
 
 DeferredOutput::DeferredOutput(PlannedLaunch of, const PassOutput& output)
     : launch(std::move(of)), pass(output.pass), ended(output.ended) {
-  const bool lists_top = std::ranges::any_of(launch.shares, [](const LaunchShare& share) {
-    return share.logit_row && share.sequence->lists_top();
-  });
+  const bool lists_top = std::ranges::any_of(
+      launch.shares, [](const LaunchShare& share) { return share.logit_row && share.sequence->lists_top(); });
   const auto first_tokens = output.tokens.first(launch.logit_rows);
   const auto first_top = output.top.first(lists_top ? launch.logit_rows : 0);
   tokens.assign(first_tokens.begin(), first_tokens.end());

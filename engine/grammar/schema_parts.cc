@@ -142,8 +142,8 @@ uint32_t count_in(const Json& value, const SchemaPath& path) {
   return static_cast<uint32_t>(std::stoul(count->plain()));
 }
 
-// Validators read a bound with a point or an exponent as a double. A large bound may not be the written one, so
-// it is rounded in the same way: from 10^15 on, a double has at most three decimals.
+// Validators read a bound with a point or an exponent as a double. A large bound may not be the written one,
+// so it is rounded in the same way: from 10^15 on, a double has at most three decimals.
 Decimal bound_value(const Json& value, const SchemaPath& path) {
   std::optional<Decimal> bound = decimal_of(value);
   if (!bound) path.refuse(is_number(value) ? "a number out of range" : "expected a number");
