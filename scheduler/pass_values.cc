@@ -55,7 +55,7 @@ PassValues::PassValues(std::span<const Tensor> tensors, ValueTable& values)
       values_(&values),
       contents_(tensors.size(), values),
       before_pass_(tensors.size(), kNoValue),
-      visited_(kNumOpcodes) {
+      visited_(isa().size()) {
   names_.reserve(tensors.size());
   for (const Tensor& t : tensors) {
     names_.push_back(name_counts(t) ? values.name(t.name) + 1 : 0);
