@@ -150,7 +150,7 @@ Program compile(const Graph& graph, const Machine& machine, const CompileOptions
   if (machine.sms == 0) throw Error(ErrorKind::kUsage, "sms: 0, expected at least 1");
   if (graph.nodes.empty()) throw Error(ErrorKind::kRuntime, "graph: no instruction");
   if (graph.num_devices > 1 && options.queue_kind == QueueKind::kGlobal)
-    throw Error(ErrorKind::kUsage, "queue: global has one queue for all SMs; several GPUs wait per-sm");
+    throw Error(ErrorKind::kUsage, "queue: global has one queue for all SMs; several GPUs need per-sm");
   Program program = outline_of(graph, machine, options.queue_kind);
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const std::string wrong = check_instruction(program, graph.nodes[n]);
