@@ -547,7 +547,7 @@ TEST(Engine, RefusesASchemaThatItDoesNotSupport) {
   EXPECT_THAT(error_of([&] { toy.engine.compile_json(request); }).what(), HasSubstr("\"not\""));
   ToyEngine endless = scripted_engine({"a", "b"});
   EXPECT_THAT(error_of([&] { endless.engine.generate({.prompt_ids = kPrompt, .json_object = true}); }).what(),
-              HasSubstr("no token"));
+              HasSubstr("cannot spell"));
 }
 
 }  // namespace
