@@ -97,7 +97,7 @@ class Model : public ModelShape {
   // kMaxSms, 1 <= rows <= kLargestRows, 1 <= sequences <= kLargestSequences and check_ranks()
   // (models/ranks.h) accepts `ranks`.
   virtual Graph graph(const GraphOptions& options) const = 0;
-  // Whether graph() supports GraphOptions::tile_order.
+  // True if graph() supports GraphOptions::tile_order.
   virtual bool has_tile_order() const = 0;
   // A copy with only the first `layers` layers.
   virtual std::unique_ptr<const Model> shortened(int layers) const = 0;

@@ -63,7 +63,7 @@ void AccessLog::record(const Region& region, uint32_t node) {
   if (is_divided(region.part)) {
     add_share(log, region);
   } else {
-    // The same division of a tensor is written layer after layer: then only a name changes.
+    // Each layer writes a tensor in the same division: then only the writer changes.
     Written* const same = log.written.find(region.box, [](const Written& w) { return !is_divided(w.part); });
     if (same != nullptr && log.divisions.empty()) {
       same->node = node;

@@ -95,7 +95,7 @@ void Contents::clear(TensorContents& tensor, const Box& box) {
   tensor.pieces.carve(box, 0);
 }
 
-// The same division of a tensor is written layer after layer: then only the value is another.
+// Each layer writes a tensor in the same division: then only the value changes.
 void Contents::add(TensorContents& tensor, const Piece& piece) {
   ++tensor.changes;
   tensor.reads.clear();

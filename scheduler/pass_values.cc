@@ -43,7 +43,8 @@ bool differ_in_windows_only(const Instruction& a, const Instruction& b) {
   return differs == 0;
 }
 
-// What lives within a pass is known by its value, and a part of the state is its operand's own.
+// True if the tensor's name distinguishes it. Other tensors are compared by value, and each part of the state
+// has its own operand.
 bool name_counts(const Tensor& tensor) {
   return is_immutable(tensor.kind) || tensor.kind == TensorKind::kKvCache;
 }

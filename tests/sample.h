@@ -18,7 +18,7 @@ inline uint32_t sampled(uint32_t full) {
   return std::max(1U, full / sample_divisor());
 }
 
-// Whether to run the case of this number. Always true for case 0.
+// True if the case of this number is to run. Always true for case 0.
 inline bool in_sample(uint32_t number) {
   return number % sample_divisor() == 0;
 }

@@ -38,7 +38,7 @@ struct DeferredOutput {
 // One thread at a time.
 class Delivery {
  public:
-  // What it has counted since it exists (EngineStats).
+  // Counted since construction (EngineStats).
   struct Counts {
     uint64_t finished = 0, generated_tokens = 0;
     uint64_t later_rows = 0;  // rows of passes after their launch's first

@@ -17,7 +17,7 @@ namespace serval {
 // In service order. One thread at a time.
 class RunningSequences {
  public:
-  // What it has counted since it exists (EngineStats).
+  // Counted since construction (EngineStats).
   struct Counts {
     uint64_t prompt_tokens = 0, cached_tokens = 0, preemptions = 0;
   };

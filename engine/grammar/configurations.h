@@ -37,7 +37,7 @@ class Configurations {
   // As after(), without storing the transition: for a byte that is unlikely to follow this configuration
   // again.
   ConfigId after_uncached(ConfigId config, uint8_t byte);
-  // Whether the text may end here.
+  // True if the text may end here.
   bool is_complete(ConfigId config) const { return configs_[config].complete; }
   // Number of arbitrary characters that a JSON string may continue with here; 0 outside of strings.
   uint32_t text_room(ConfigId config) const { return configs_[config].text_room; }

@@ -54,7 +54,7 @@ class Decimal {
   int exponent_ = 0;
 };
 
-// Whether `value` is a multiple of `step`, which must be above 0 and have at most 18 digits without trailing
+// True if `value` is a multiple of `step`, which must be above 0 and have at most 18 digits without trailing
 // zeros.
 bool is_multiple(const Decimal& value, const Decimal& step);
 

@@ -95,7 +95,7 @@ Range range_of(const NumberLimits& limits, uint32_t places, uint32_t digits) {
   return range;
 }
 
-// Whether `left` more digits can complete a number with remainder `rest` to a multiple of `step`.
+// True if `left` more digits can complete a number with remainder `rest` to a multiple of `step`.
 bool can_be_multiple(uint64_t step, uint64_t rest, uint32_t left) {
   uint64_t numbers = 1;
   for (uint32_t i = 0; i < left && numbers < step; ++i) numbers *= kBase;

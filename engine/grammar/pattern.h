@@ -42,7 +42,7 @@ inline PatternAutomaton compile_pattern(std::string_view pattern) {
   return compile_pattern(pattern, steps);
 }
 
-// Whether the automaton accepts `text`, which must be UTF-8.
+// True if the automaton accepts `text`, which must be UTF-8.
 bool is_found(const PatternAutomaton& automaton, std::string_view text);
 
 // The automaton of texts that both accept. Throws Error(kUsage) if it is too large.

@@ -123,7 +123,7 @@ void add_once(SchemaParts& parts, SchemaPart part) {
   if (std::ranges::none_of(parts, is_it)) parts.push_back(std::move(part));
 }
 
-// Whether the part restricts values beyond its expanded alternatives and the schemas of `$ref` and `allOf`.
+// True if the part restricts values beyond its expanded alternatives and the schemas of `$ref` and `allOf`.
 bool restricts_more(const SchemaPart& part) {
   for (const auto& [name, value] : part.schema->items()) {
     const bool is_expanded = (name == "anyOf" && (part.expanded & kAnyOfExpanded) != 0) ||

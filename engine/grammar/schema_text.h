@@ -22,7 +22,7 @@ SchemaJson parse_schema_text(std::string_view text);
 bool is_number(const SchemaJson& value);
 // Returns nullopt for values that are not numbers, and for numbers with too many digits.
 std::optional<Decimal> decimal_of(const SchemaJson& value);
-// Whether JSON Schema calls it an integer: 1.0 and 1e3 are integers, too.
+// True if JSON Schema calls it an integer: 1.0 and 1e3 are integers, too.
 bool is_integer(const SchemaJson& value);
 // Equality of JSON Schema: numbers by value, objects regardless of the order of members.
 bool are_equal(const SchemaJson& a, const SchemaJson& b);

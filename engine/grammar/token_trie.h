@@ -26,7 +26,7 @@ class TokenTrie {
     // If the bytes from this node to every descendant can be read inside a JSON string at a character
     // boundary: the largest number of characters that begin in them. Else 0.
     uint16_t plain_characters;
-    // Whether the bytes before this node can be read inside a JSON string and end at a character boundary.
+    // True if the bytes before this node can be read inside a JSON string and end at a character boundary.
     bool follows_plain;
   };
   std::span<const Node> nodes() const { return nodes_; }
@@ -40,7 +40,7 @@ class TokenTrie {
   const std::string& text_of(int32_t token) const { return texts_[static_cast<size_t>(token)]; }
   // Mask (vm/state/masks.h) of the tokens that can be read inside a JSON string.
   std::span<const uint32_t> plain_tokens() const { return plain_tokens_; }
-  // Whether some token consists of this byte only.
+  // True if some token consists of this byte only.
   bool has_byte(uint8_t byte) const { return bytes_[byte]; }
   // Largest number of characters of one of plain_tokens().
   uint32_t most_plain_characters() const { return most_plain_; }

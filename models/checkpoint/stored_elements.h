@@ -12,7 +12,7 @@ namespace serval {
 // elements and the type BF16, F16 or F32.
 void read_stored_elements(const TensorView& tensor, int64_t first, std::span<uint16_t> out);
 
-// Whether two tensors have the same shape and, as bf16, the same bits. Reads both up to the first difference.
+// True if two tensors have the same shape and, as bf16, the same bits. Reads both up to the first difference.
 bool equal_as_bf16(const TensorView& a, const TensorView& b);
 
 }  // namespace serval

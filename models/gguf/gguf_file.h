@@ -113,7 +113,7 @@ struct GgufContents {
 // Parses the bytes of a whole file. The contents point into `file`. Error lines start with `source`.
 GgufContents parse_gguf(std::span<const std::byte> file, const std::string& source);
 
-// Whether the file starts with GGUF's magic number; false if it cannot be read.
+// True if the file starts with GGUF's magic number; false if it cannot be read.
 bool looks_like_gguf(const std::filesystem::path& path);
 
 // Immutable. Views stay valid until the file object is destroyed; moving it keeps them valid.

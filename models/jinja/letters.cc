@@ -50,7 +50,7 @@ std::vector<std::uint32_t> code_points_of(std::string_view text) {
   return codes;
 }
 
-// Whether the sigma at `at` ends a word (Unicode's Final_Sigma).
+// True if the sigma at `at` ends a word (Unicode's Final_Sigma).
 bool ends_word(const std::vector<std::uint32_t>& codes, std::size_t at) {
   std::size_t before = at, after = at + 1;
   while (before > 0 && has_kind(CharacterKind::kIgnorable, codes[before - 1])) --before;
@@ -79,7 +79,7 @@ Text changed(Evaluation& evaluation, const Text& text, ChangeOf change_of) {
   return evaluation.checked(Value(std::move(out))).text();
 }
 
-// Whether the text is not empty and each character has one of the kinds.
+// True if the text is not empty and each character has one of the kinds.
 bool all_are(std::string_view text, std::initializer_list<CharacterKind> kinds) {
   const auto is = [&](std::uint32_t code) {
     return std::ranges::any_of(kinds, [code](CharacterKind kind) { return has_kind(kind, code); });
@@ -87,7 +87,7 @@ bool all_are(std::string_view text, std::initializer_list<CharacterKind> kinds) 
   return !text.empty() && std::ranges::all_of(code_points_of(text), is);
 }
 
-// Whether the text has a character of `kind` and none of `other` or of title case.
+// True if the text has a character of `kind` and none of `other` or of title case.
 bool is_all(std::string_view text, CharacterKind kind, CharacterKind other) {
   bool found = false;
   for (const std::uint32_t code : code_points_of(text)) {

@@ -156,7 +156,7 @@ bool flag_of(const json& token, const char* key, bool otherwise) {
   return found != token.end() && found->is_boolean() ? found->get<bool>() : otherwise;
 }
 
-// Whether two tokens of tokenizer.json have the same flags.
+// True if two tokens of tokenizer.json have the same flags.
 bool is_same_token(const json& a, const json& b) {
   for (const char* key : {"single_word", "lstrip", "rstrip", "special"})
     if (flag_of(a, key, false) != flag_of(b, key, false)) return false;

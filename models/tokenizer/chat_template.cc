@@ -240,7 +240,7 @@ std::vector<std::int32_t> ChatTemplate::encode(const Tokenizer& tokenizer, std::
 
 namespace {
 
-// Whether a token can end an answer: a special token, or an added token in <…> or […]. Other added tokens may
+// True if a token can end an answer: a special token, or an added token in <…> or […]. Other added tokens may
 // be plain text, such as runs of line ends.
 bool is_control(const Tokenizer& tokenizer, std::int32_t id) {
   if (tokenizer.is_special(id)) return true;

@@ -29,7 +29,7 @@ void require(bool condition, const char* what);
 // Aborts unless the message is one printable line.
 void require_one_line(const char* message);
 
-// Whether `read` accepts its input. Aborts if it throws an Error whose message is not one printable line.
+// True if `read` accepts its input. Aborts if it throws an Error whose message is not one printable line.
 template <class Read>
 bool accepts(Read&& read) {
   try {

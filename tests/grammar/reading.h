@@ -8,9 +8,9 @@
 
 namespace serval::testing {
 
-// Whether `text` is a complete text of the grammar.
+// True if `text` is a complete text of the grammar.
 bool reads(const grammar::Grammar& grammar, std::string_view text);
-// Whether `text` can be continued to a complete text.
+// True if `text` can be continued to a complete text.
 bool begins(const grammar::Grammar& grammar, std::string_view text);
 
 bool is_valid(const std::string& schema, std::string_view text);

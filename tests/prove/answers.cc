@@ -94,7 +94,7 @@ class Conversation {
     uint32_t read = 0;  // positions
     std::vector<Drawn> drawn = {};
   };
-  // Of the sequence's prompt, or the token that was drawn last; how many rows.
+  // Adds rows of the sequence's prompt, or its last token. Returns how many.
   uint32_t add_rows(const Sequence& sequence, uint32_t row, uint32_t most);
   void launch(std::vector<Sequence*> sequences, uint32_t passes);
   void plan(uint32_t passes);

@@ -1,4 +1,4 @@
-// What a program answers: the tokens of one sequence, whatever else runs with it.
+// The answer of a program: the tokens of one sequence, whatever else runs with it.
 #pragma once
 
 #include <cstddef>

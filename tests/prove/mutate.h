@@ -50,7 +50,7 @@ enum class Mutation : uint8_t {
   kPeersMoved,
   kPushedElsewhere,
   kMovedToAnotherRank,
-  // Of what instructions compute, and from what.
+  // Mutations of what instructions compute, and of their inputs.
   kStatePartSwapped,
   kTensorNamedTwice,
   kCacheOfAnotherLayer,

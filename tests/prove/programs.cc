@@ -50,14 +50,14 @@ const std::vector<Program>& small_programs() {
                                             {.sms = sms, .context = 200, .rows = 17, .tile_rows = tile_rows});
       for (const Compilation& how : compilations_for(sms)) out.push_back(compile_as(graph, how));
     }
-    // Of one row in tile order, with as many blocks of a sequence as a mask has words.
+    // Programs of one row in tile order; the first has as many blocks of a sequence as a mask has words.
     for (const uint32_t context : {kBlocksOfMasks * kKvBlockTokens, kTwoLeaves}) {
       const uint32_t sms = context == kTwoLeaves ? 7 : 2;
       const Graph graph = build_llama_graph(tiny_parts_config(),
                                             {.sms = sms, .context = context, .rows = 1, .tile_order = true});
       for (const Compilation& how : compilations_for(sms)) out.push_back(compile_as(graph, how));
     }
-    // Of several rows, with as many.
+    // Programs of several rows, with as many blocks.
     LlamaConfig config = tiny_config();
     config.num_layers = 2;
     config.max_position = kBlocksOfMasks * kKvBlockTokens;

@@ -27,7 +27,7 @@ std::span<const Parameter> parameters();
 // The tables of docs/api.md: the parameters, then the members for which has_no_effect() is true.
 std::string parameter_table();
 
-// Whether a member is null or requests only what happens anyway ("tools": [], "store": false).
+// True if a member is null or requests only what happens anyway ("tools": [], "store": false).
 bool has_no_effect(TextPath path, std::string_view name, const nlohmann::json& value);
 
 // Throws ApiError (400) for the first member of `body` that is not a parameter of `path` (kCompletions or

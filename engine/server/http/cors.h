@@ -9,7 +9,7 @@
 
 namespace serval::server {
 
-// Whether `text` is "*", http://HOST[:PORT] or https://HOST[:PORT].
+// True if `text` is "*", http://HOST[:PORT] or https://HOST[:PORT].
 bool is_cors_origin(std::string_view text);
 
 // Immutable.

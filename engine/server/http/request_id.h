@@ -8,7 +8,7 @@ namespace serval::server {
 
 inline constexpr const char* kRequestIdHeader = "X-Request-Id";
 
-// Whether `text` is 1 to 128 printable ASCII characters without spaces.
+// True if `text` is 1 to 128 printable ASCII characters without spaces.
 bool is_request_id(std::string_view text);
 // "PREFIX" and 32 random hexadecimal digits. Thread-safe.
 std::string new_request_id(std::string_view prefix = "req-");

@@ -127,7 +127,7 @@ void Generation::on_token(size_t index, const TokenEvent& token) {
   }
 }
 
-// Whether the token ends the answer and is not part of its text.
+// True if the token ends the answer and is not part of its text.
 bool Generation::ends_text(const TokenEvent& token) const {
   const std::vector<int32_t>& own = request_.text.request.stop_token_ids;
   return token.finish == Finish::kEos ||

@@ -35,7 +35,7 @@ std::string new_answer_id(TextPath path) {
                                                        : "cmpl-");
 }
 
-// Whether the path is served over spare connections, too, so that operators can still reach it.
+// True if the path is served over spare connections, too, so that operators can still reach it.
 bool is_for_operators(Action action) {
   return action == Action::kHealth || action == Action::kReady || action == Action::kMetrics ||
          action == Action::kVersion;

@@ -108,7 +108,7 @@ class Bracket {
     return take_character();
   }
 
-  // Whether the set at byte `begin` is \s, \d or \h.
+  // True if the set at byte `begin` is \s, \d or \h.
   bool folds_to_itself(std::size_t begin) const {
     const std::string_view text = cursor_.text_since(begin);
     return text == "\\s" || text == "\\d" || text == "\\h";

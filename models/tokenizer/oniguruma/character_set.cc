@@ -17,7 +17,7 @@ std::string escaped(std::uint32_t character, std::string_view meta) {
   return meta.find(c) == meta.npos ? std::string(1, c) : std::string{'\\', c};
 }
 
-// Whether `members` is just \p{NAME}, which needs no brackets.
+// True if `members` is just \p{NAME}, which needs no brackets.
 bool is_one_property(std::string_view members) {
   return members.starts_with("\\p{") && members.find('}') == members.size() - 1;
 }
