@@ -45,7 +45,7 @@ struct UnitInLanes {
 
 // A unit's logits in one thread.
 struct UnitInThread {
-  float values[kUnitRows];
+  const float (&values)[kUnitRows];
 
   __device__ __forceinline__ UnitSoftmax softmax(uint32_t count) const {
     float largest = -INFINITY, sums[kUnitRows];
@@ -98,24 +98,12 @@ struct Logits {
                out.wanted);
   }
 
-  // Each thread finishes one unit's logits of a token at a time.
   template <class Role, uint32_t kValues>
   __device__ __forceinline__ void finish_tile(Role& role, const WarpTile& tile, float (&d)[kValues]) const {
-    if (!tile_stream::has_units(tile, num_units)) return;
-    const auto finish = [&](uint32_t block, const float* staged, const tile_stream::UnitOfToken& mine,
-                            bool exists) {
-      // Units after the record's belong to another rank, which has their weights.
-      const uint32_t of_tile = mine.warpgroup * tile_stream::kWarpgroupUnits + mine.unit;
-      if (!exists || of_tile >= num_units) return;
-      const uint32_t token = block * tile_stream::kStagedTokens + mine.token;
-      UnitInThread unit;
-      tile_stream::load_unit(unit.values, staged, mine.token, mine.unit);
-      const float scale = tile_stream::workspace(role.s).scales[tile.buffer][token];
-#pragma unroll
-      for (float& value : unit.values) value *= scale;
-      store_unit(unit, tile.first_token + token, first_unit + of_tile, true);
-    };
-    tile_stream::for_staged<tile_stream::UnitOfToken>(role, tile, d, finish);
+    tile_stream::for_scaled_units(role, tile, d, num_units,
+                                  [&](uint32_t row, uint32_t unit, const float(&values)[kUnitRows]) {
+                                    store_unit(UnitInThread{values}, row, first_unit + unit, true);
+                                  });
   }
 
  private:

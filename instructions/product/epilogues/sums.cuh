@@ -43,26 +43,15 @@ struct StoreScaledSums {
                        scaled.first);
   }
 
-  // Each thread finishes one unit's outputs of a token at a time.
   template <class Role, uint32_t kValues>
   __device__ __forceinline__ void finish_tile(Role& role, const WarpTile& tile, float (&d)[kValues]) const {
-    if (!tile_stream::has_units(tile, num_units)) return;
-    const auto finish = [&](uint32_t block, const float* staged, const tile_stream::UnitOfToken& mine,
-                            bool exists) {
-      const uint32_t unit = mine.warpgroup * tile_stream::kWarpgroupUnits + mine.unit;
-      if (!exists || unit >= num_units) return;
-      const uint32_t token = block * tile_stream::kStagedTokens + mine.token;
-      const float scale = tile_stream::workspace(role.s).scales[tile.buffer][token];
-      float values[kUnitRows];
-      tile_stream::load_unit(values, staged, mine.token, mine.unit);
-#pragma unroll
-      for (float& value : values) value *= scale;
-      auto* const to = reinterpret_cast<float4*>(sums + size_t{tile.first_token + token} * cols +
-                                                 (first_unit + unit) * kUnitRows);
-      to[0] = {values[0], values[1], values[2], values[3]};
-      to[1] = {values[4], values[5], values[6], values[7]};
-    };
-    tile_stream::for_staged<tile_stream::UnitOfToken>(role, tile, d, finish);
+    tile_stream::for_scaled_units(
+        role, tile, d, num_units, [&](uint32_t row, uint32_t unit, const float(&values)[kUnitRows]) {
+          auto* const to =
+              reinterpret_cast<float4*>(sums + size_t{row} * cols + (first_unit + unit) * kUnitRows);
+          to[0] = {values[0], values[1], values[2], values[3]};
+          to[1] = {values[4], values[5], values[6], values[7]};
+        });
   }
 };
 

@@ -87,5 +87,25 @@ __device__ __forceinline__ void load_unit(float (&values)[kUnitRows], const floa
   values[0] = low.x, values[1] = low.y, values[2] = low.z, values[3] = low.w;
   values[4] = high.x, values[5] = high.y, values[6] = high.z, values[7] = high.w;
 }
+// Calls finish(row, unit, values) for each unit of a tile's rows that the record has: its sums times the
+// row's scale. `unit` is counted from the record's first. Units after the record's `num_units` may belong to
+// another rank, which has their weights.
+template <class Role, uint32_t kValues, class Finish>
+__device__ __forceinline__ void for_scaled_units(Role& role, const WarpTile& tile, float (&d)[kValues],
+                                                 uint32_t num_units, Finish&& finish) {
+  if (!has_units(tile, num_units)) return;
+  const auto scale_unit = [&](uint32_t block, const float* staged, const UnitOfToken& mine, bool exists) {
+    const uint32_t unit = mine.warpgroup * kWarpgroupUnits + mine.unit;
+    if (!exists || unit >= num_units) return;
+    const uint32_t token = block * kStagedTokens + mine.token;
+    float values[kUnitRows];
+    load_unit(values, staged, mine.token, mine.unit);
+    const float scale = workspace(role.s).scales[tile.buffer][token];
+#pragma unroll
+    for (float& value : values) value *= scale;
+    finish(tile.first_token + token, unit, values);
+  };
+  for_staged<UnitOfToken>(role, tile, d, scale_unit);
+}
 
 }  // namespace serval::device::tile_stream
