@@ -232,15 +232,20 @@ void NumberRules::add_digits(StateId from, const Form& form, const Bounds* bound
 StateId NumberRules::after(const Form& form, const Bounds* bounds, const Position& position) {
   if (!position.at_least && !position.at_most) return unbounded(form, position);
   const StateId state = grammar_.add_state();
+  add_rest(state, form, bounds, position);
+  return state;
+}
+
+// From `state` the number ends, or continues with a point where it belongs and a digit.
+void NumberRules::add_rest(StateId state, const Form& form, const Bounds* bounds, const Position& position) {
   if (may_end(form, bounds, position)) grammar_.jump(state, end());
-  if (position.left == 0) return state;
+  if (position.left == 0) return;
   StateId next = state;
   if (position.left == form.places) {
     next = grammar_.add_state();
     grammar_.byte(state, '.', '.', next);
   }
   add_digits(next, form, bounds, position);
-  return state;
 }
 
 // The state after a digit when no bound restricts the rest. All numbers of the grammar share these states.
@@ -249,15 +254,7 @@ StateId NumberRules::unbounded(const Form& form, const Position& position) {
   if (const auto known = unbounded_.find(key); known != unbounded_.end()) return known->second;
   const StateId state = grammar_.add_state();
   unbounded_[key] = state;
-  const Position here = {position.left, position.rest};
-  if (may_end(form, nullptr, here)) grammar_.jump(state, end());
-  if (position.left == 0) return state;
-  StateId next = state;
-  if (position.left == form.places) {
-    next = grammar_.add_state();
-    grammar_.byte(state, '.', '.', next);
-  }
-  add_digits(next, form, nullptr, here);
+  add_rest(state, form, nullptr, {position.left, position.rest});
   return state;
 }
 

@@ -63,6 +63,7 @@ class NumberRules {
   void add_lengths(StateId from, const Form& form, uint32_t least, uint32_t most);
   void add_digits(StateId from, const Form& form, const Bounds* bounds, const Position& position);
   StateId after(const Form& form, const Bounds* bounds, const Position& position);
+  void add_rest(StateId state, const Form& form, const Bounds* bounds, const Position& position);
   StateId unbounded(const Form& form, const Position& position);
   StateId some_digits(uint32_t places, uint32_t least, uint32_t most);
   bool may_end(const Form& form, const Bounds* bounds, const Position& position) const;
