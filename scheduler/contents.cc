@@ -129,8 +129,7 @@ void Contents::write_share(TensorContents& tensor, const Region& region, Value v
   const bool of_items = region.part == Part::kItemRows || region.part == Part::kSplitRows;
   Region rest = region;
   rest.part = region.part == Part::kItemRows ? Part::kSplitRows : Part::kItemRows;
-  if (of_items) division_of(tensor, rest);
-  division_of(tensor, region);
+  if (of_items) division_of(tensor, rest);  // adds it, before references to divisions are taken
   Division& division = division_of(tensor, region);
   Division* const partner = of_items ? &division_of(tensor, rest) : nullptr;
   if (division.count == 0 || division.written[region.share] || division.value != value) {
