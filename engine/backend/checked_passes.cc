@@ -20,7 +20,8 @@ void CheckedPasses::check(const StateBlock& state) {
   current_.rows.assign(state.rows.begin(), state.rows.end());
   current_.block_table.assign(state.block_table.begin(), state.block_table.end());
   const auto* list = reinterpret_cast<const uint32_t*>(&state.attention);
-  current_.attention.assign(list, list + attention_list_bytes(program_.limits.rows) / sizeof(uint32_t));
+  const uint64_t words = attention_list_bytes(program_.limits.rows) / sizeof(uint32_t);
+  current_.attention.assign(list, list + words);
   std::vector<StateView> states;
   if (passes_ > 0) states.push_back(view(previous_));
   states.push_back(view(current_));

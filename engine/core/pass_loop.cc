@@ -183,7 +183,8 @@ void PassLoop::defer(const PassOutput& output) {
 }
 
 void PassLoop::deliver_deferred() {
-  const DeferredOutput last = std::move(*std::exchange(deferred_, std::nullopt));
+  const DeferredOutput last = std::move(*deferred_);
+  deferred_.reset();
   delivery_.deliver(last.launch, last.output());
 }
 

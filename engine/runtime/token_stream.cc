@@ -7,14 +7,14 @@
 namespace serval {
 namespace {
 
-const Request& single(const Request& request) {
+RequestHandle submit_single(Engine& engine, const Request& request) {
   if (request.n != 1) throw Error(ErrorKind::kUsage, "n: a TokenStream has one answer; set n to 1");
-  return request;
+  return engine.submit(request);
 }
 
 }  // namespace
 
-TokenStream::TokenStream(Engine& engine, const Request& request) : handle_(engine.submit(single(request))) {}
+TokenStream::TokenStream(Engine& engine, const Request& request) : handle_(submit_single(engine, request)) {}
 
 TokenStream::Iterator TokenStream::begin() {
   Iterator first;

@@ -52,7 +52,7 @@ std::string parse_choice(const FlagValue& value, const std::vector<std::string>&
 template <NamedEnum E>
 E parse_enumerator(const FlagValue& value) {
   const auto names = enumerator_names<E>();
-  return *enumerator_named<E>(parse_choice(value, {names.begin(), names.end()}));
+  return enumerator_named<E>(parse_choice(value, {names.begin(), names.end()})).value();
 }
 // These names for a help text: "auto, on, off".
 template <NamedEnum E>
