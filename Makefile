@@ -152,7 +152,8 @@ check: ## Check layout, layers, lengths of functions and the fuzzers' dictionari
 .PHONY: tidy
 tidy: ## Run clang-tidy over every source file, or TIDY_TARGET's; warnings are errors
 	@tools/install_packages.sh demo test check
-	cmake --preset tidy
+	python3 -m venv build-tidy/python && build-tidy/python/bin/pip install --quiet --requirement tools/clang_tidy.txt
+	cmake --preset tidy -D SERVAL_CLANG_TIDY_PROGRAM=$(CURDIR)/build-tidy/python/bin/clang-tidy
 	$(call BUILD_ALL,build-tidy) --target $(TIDY_TARGET) -- -k 0
 
 .PHONY: clean

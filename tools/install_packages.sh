@@ -34,7 +34,7 @@ bench|libbenchmark-dev|header benchmark/benchmark.h|Google Benchmark
 check|git|command git|lists the files to check
 check|ccache|command ccache|compiles unchanged files only once over all build folders
 check|clang-format-14|command clang-format-14|the layout that the format check asks for
-check|clang-tidy|command clang-tidy|static checks
+check|python3-venv|module venv|an environment for clang-tidy, which comes from PyPI
 fuzz|clang|command clang++|compiles for libFuzzer
 fuzz|libclang-rt-dev|header fuzzer/FuzzedDataProvider.h|libFuzzer and the sanitizers that clang links
 coverage|gcovr|command gcovr|counts covered lines
