@@ -202,8 +202,10 @@ void NumberRules::add_digits(StateId from, const Form& form, const Bounds* bound
   const uint32_t left = position.left - 1;
   const size_t at = bounds == nullptr ? 0 : bounds->least.size() - position.left;
   const bool is_first = bounds != nullptr && at == 0 && bounds->least.size() - form.places > 1;
-  const int low = std::max(bounds != nullptr && position.at_least ? bounds->least[at] - '0' : 0, is_first ? 1 : 0);
-  const int high = bounds != nullptr && position.at_most ? bounds->most[at] - '0' : static_cast<int>(kBase) - 1;
+  const int low =
+      std::max(bounds != nullptr && position.at_least ? bounds->least[at] - '0' : 0, is_first ? 1 : 0);
+  const int high =
+      bounds != nullptr && position.at_most ? bounds->most[at] - '0' : static_cast<int>(kBase) - 1;
   const uint64_t weight = power_of_ten(left, form.step);
   std::optional<std::pair<StateId, int>> open;  // a state, and the first of the digits that lead to it
   const auto close = [&](int next) {
