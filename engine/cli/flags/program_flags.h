@@ -4,6 +4,7 @@
 #include <string>
 
 #include "engine/cli/flags/common_options.h"
+#include "engine/runtime/program_request.h"
 #include "instructions/common/cost.h"
 #include "scheduler/valid_program.h"
 
@@ -11,7 +12,7 @@ namespace serval::cli {
 
 struct ProgramFlags {
   std::string program_file;  // empty: compile
-  std::string machine = "h200";
+  TargetMachine machine = TargetMachine::kH200;
   EngineOptions engine;  // selects the model and how it is compiled
   uint32_t rows = 1;     // of the pass that the program and the estimates are for
 
