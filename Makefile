@@ -62,6 +62,19 @@ test-deploy: ## Run only the tests of the Debian package and of replicas behind 
 	python3 -m venv $(BUILD)/ray && $(BUILD)/ray/bin/pip install --quiet --requirement deploy/ray/requirements.txt
 	ctest --test-dir $(BUILD) -R '^deploy\.' --output-on-failure --no-tests=error --timeout $(TEST_TIMEOUT_S)
 
+# Wheels are built in one folder, so that a second build compiles only what has changed.
+.PHONY: wheel
+wheel: ## Build a Python wheel with the bundled model and the command: build/wheel/*.whl
+	@tools/install_packages.sh demo python
+	@test -x $(BUILD)/python/bin/pip || python3 -m venv $(BUILD)/python
+	$(BUILD)/python/bin/pip install --quiet --requirement engine/python/requirements.txt
+	CXX=c++ PATH="$(CURDIR)/$(BUILD)/python/bin:$$PATH" $(BUILD)/python/bin/pip wheel . --quiet --no-build-isolation --no-deps \
+	  --wheel-dir $(BUILD)/wheel -C cmake.define.SERVAL_CUDA=$(SERVAL_CUDA) -C "cmake.define.SERVAL_RECORDING_KERNELS=$(RECORDING_KERNELS)"
+
+.PHONY: test-python
+test-python: wheel ## Install the wheel in a fresh virtual environment and test it there
+	tests/python/run.sh $(BUILD)/wheel/serval-*.whl $(BUILD)/python-test
+
 .PHONY: build-tests
 build-tests:
 	@tools/install_packages.sh demo test
@@ -158,4 +171,4 @@ tidy: ## Run clang-tidy over every source file, or TIDY_TARGET's; warnings are e
 
 .PHONY: clean
 clean: ## Remove the build folders
-	rm -rf build build-asan build-coverage build-cuda build-fuzz build-tidy build-tsan
+	rm -rf build build-asan build-coverage build-cuda build-fuzz build-python build-tidy build-tsan

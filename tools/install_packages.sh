@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the Debian or Ubuntu packages that a purpose needs: demo, chat, test, bench, check, fuzz, coverage, package, ray.
+# Installs the Debian or Ubuntu packages that a purpose needs: demo, chat, test, bench, check, fuzz, coverage, package, python, ray.
 # Does nothing, in milliseconds, when none is missing. Without apt, root or sudo it says what is needed and lets the
 # build go on if the tools are there from elsewhere.
 set -euo pipefail
@@ -28,6 +28,8 @@ test|curl|optional|a client of serval serve, as README.md has it
 test|libtorch-dev|optional|the reference model that answers are checked against
 test|libopenblas0-pthread|optional|its fp32 products, thirty times as fast as with the default BLAS
 ray|python3-venv|module venv|an environment for Ray, which comes from PyPI
+python|python3-dev|header Python.h|Python's headers
+python|python3-venv|module venv|environments in which wheels are built and tested
 package|dpkg-dev|command dpkg-shlibdeps|finds what a package depends on
 test|haproxy|optional|the balancer before which replicas are tried
 bench|libbenchmark-dev|header benchmark/benchmark.h|Google Benchmark

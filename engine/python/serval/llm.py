@@ -1,0 +1,152 @@
+"""A loaded model for scripts: every call returns when its requests are complete."""
+
+from __future__ import annotations
+
+import importlib
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Callable, Sequence
+
+from serval import _engine, _serval
+from serval._engine import Message, Prompt
+from serval.outputs import RequestOutput, output_of
+from serval.sampling_params import SamplingParams
+from serval.trace import Trace, read_trace
+
+
+class LLM:
+    """A model in memory, its compiled program, and the thread that runs it.
+
+    Args:
+        model: a Hugging Face directory, a GGUF file, "ORG/NAME" in Hugging Face's cache, or a preset's name together
+            with `random_weights`. Empty: the bundled model.
+        options: by name, those of the C++ API's `EngineOptions` (docs/python.md lists them): `context`,
+            `max_sequences`, `max_batch_tokens`, `kv_cache_memory`, `batch_invariant`, `backend`, `threads`, `gpus`,
+            `random_weights`, `trace_tokens`, …; or by vLLM's names `max_model_len`, `max_num_seqs`,
+            `max_num_batched_tokens`, `tensor_parallel_size`.
+
+    All calls are thread-safe; requests of several threads run together. Ctrl-C cancels a call's requests and raises
+    KeyboardInterrupt. A process that is forked cannot use its parent's LLM and gets an `Error`.
+
+    Raises:
+        Error: for options out of range, a model that is missing or damaged, or too little memory.
+    """
+
+    def __init__(self, model: str | Path = "", **options: Any) -> None:
+        self._engine = _engine.load(str(model), options)
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        use_tqdm: bool = False,
+    ) -> list[RequestOutput]:
+        """Continues the prompts, all together, and returns their outputs in the same order.
+
+        A prompt is a text or a list of token ids. `sampling_params` is for all prompts or one for each; None takes
+        the checkpoint's own.
+        """
+        listed = _prompts(prompts)
+        params = _engine.params_for(len(listed), sampling_params, self._engine)
+        requests = [_engine.request_of(prompt, p) for prompt, p in zip(listed, params)]
+        return self._run(listed, requests, use_tqdm)
+
+    def chat(
+        self,
+        messages: Sequence[Message] | Sequence[Sequence[Message]],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        use_tqdm: bool = False,
+    ) -> list[RequestOutput]:
+        """Answers a conversation, or several together. A message has "role" and "content"."""
+        conversations = _conversations(messages)
+        params = _engine.params_for(len(conversations), sampling_params, self._engine)
+        requests = [_engine.chat_request_of(c, p) for c, p in zip(conversations, params)]
+        return self._run(conversations, requests, use_tqdm)
+
+    def tokenize(self, text: str, *, add_special_tokens: bool = True, special: bool = True) -> list[int]:
+        """Ids of a text. Control tokens that it names mean these tokens if `special`, else they are text."""
+        return self._engine.tokenize(text, special, add_special_tokens)
+
+    def detokenize(self, token_ids: Sequence[int], *, special: bool = False) -> str:
+        """The text of ids, with control tokens if `special`."""
+        return self._engine.detokenize([int(t) for t in token_ids], special)
+
+    def get_default_sampling_params(self) -> SamplingParams:
+        """Those of the checkpoint's generation_config.json."""
+        return _engine.default_params(self._engine)
+
+    @property
+    def info(self) -> _serval.ModelInfo:
+        """The model's sizes, and what runs it."""
+        return self._engine.info()
+
+    @property
+    def stats(self) -> _serval.EngineStats:
+        """The engine's state, and counters since it was loaded."""
+        return self._engine.stats()
+
+    def profile(self, tokens: int = 0) -> Trace:
+        """What each SM did in the last `tokens` tokens of the last launch (0: as many as were kept).
+
+        Needs `LLM(…, trace_tokens=N)`.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            path = str(Path(folder) / "trace.json.gz")
+            self._engine.write_trace(path, tokens)
+            return read_trace(path)
+
+    def close(self) -> None:
+        """Ends all requests and frees the model; the object cannot be used any more."""
+        self._engine.close()
+
+    def __enter__(self) -> LLM:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run(
+        self, prompts: Sequence[Any], requests: list[_serval.Request], use_tqdm: bool
+    ) -> list[RequestOutput]:
+        answers = sum(request.n for request in requests)
+        with _progress(answers, use_tqdm) as on_change:
+            responses = _serval.run(self._engine, requests, on_change)
+        return [output_of(prompt, r) for prompt, r in zip(prompts, responses)]
+
+
+def _prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
+    if isinstance(prompts, (str, dict)):
+        return [prompts]
+    listed = list(prompts)
+    is_ids = bool(listed) and all(isinstance(p, int) or hasattr(p, "__index__") for p in listed)
+    return [listed] if is_ids else listed  # type: ignore[list-item, return-value]
+
+
+def _conversations(messages: Sequence[Any]) -> list[Sequence[Message]]:
+    return [messages] if messages and hasattr(messages[0], "keys") else list(messages)
+
+
+class _progress:
+    """A progress bar of tqdm, where it is wanted and installed: called with the number of answers left."""
+
+    def __init__(self, total: int, wanted: bool) -> None:
+        self._bar: Any = None
+        self._total = total
+        if wanted:
+            tqdm = importlib.import_module("tqdm.auto").tqdm  # an optional dependency: serval[progress]
+            self._bar = tqdm(total=total, desc="answers", dynamic_ncols=True)
+
+    def __enter__(self) -> Callable[[int], None] | None:
+        return None if self._bar is None else self._show
+
+    def _show(self, left: int) -> None:
+        self._bar.update(self._total - left - self._bar.n)
+
+    def __exit__(self, *error: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
