@@ -64,12 +64,15 @@ test-deploy: ## Run only the tests of the Debian package and of replicas behind 
 
 # Wheels are built in one folder, so that a second build compiles only what has changed.
 .PHONY: wheel
-wheel: ## Build a Python wheel with the bundled model and the command: build/wheel/*.whl
+wheel: ## Build a Python wheel with its libraries, the bundled model and the command: build/wheel/*.whl
 	@tools/install_packages.sh demo python
 	@test -x $(BUILD)/python/bin/pip || python3 -m venv $(BUILD)/python
 	$(BUILD)/python/bin/pip install --quiet --requirement engine/python/requirements.txt
-	CXX=c++ PATH="$(CURDIR)/$(BUILD)/python/bin:$$PATH" $(BUILD)/python/bin/pip wheel . --quiet --no-build-isolation --no-deps \
-	  --wheel-dir $(BUILD)/wheel -C cmake.define.SERVAL_CUDA=$(SERVAL_CUDA) -C "cmake.define.SERVAL_RECORDING_KERNELS=$(RECORDING_KERNELS)"
+	rm -rf $(BUILD)/wheel
+	export CXX=c++ PATH="$(CURDIR)/$(BUILD)/python/bin:$$PATH" && \
+	  pip wheel . --quiet --no-build-isolation --no-deps --wheel-dir $(BUILD)/wheel/as-built \
+	    -C cmake.define.SERVAL_CUDA=$(SERVAL_CUDA) -C "cmake.define.SERVAL_RECORDING_KERNELS=$(RECORDING_KERNELS)" && \
+	  auditwheel repair --wheel-dir $(BUILD)/wheel $(BUILD)/wheel/as-built/*.whl
 
 .PHONY: test-python
 test-python: wheel ## Install the wheel in a fresh virtual environment and test it there
