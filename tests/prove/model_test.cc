@@ -1,6 +1,7 @@
 // Proves of valid programs that they compute the model, and reports the first difference if they do not.
 #include <fmt/format.h>
 #include <functional>
+#include <set>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -62,6 +63,17 @@ void expect_difference(const LlamaConfig& model, uint16_t layer,
     EXPECT_EQ(error.kind(), ErrorKind::kRuntime);
     EXPECT_THAT(error.what(), HasSubstr(words));
   }
+}
+
+// The program without the records of an operation.
+Program without(const Program& program, Opcode opcode) {
+  Draft draft(program);
+  for (std::vector<Step>& queue : draft.queues) {
+    std::erase_if(queue,
+                  [&](const Step& step) { return step.record.opcode == static_cast<uint16_t>(opcode); });
+  }
+  draft.count_increments_and_follow();
+  return draft.assemble();
 }
 
 TEST(ProgramProof, HoldsHoweverAProgramIsPlacedAndItsCountersAreUsed) {
@@ -140,6 +152,31 @@ TEST(ProgramProof, NamesTheCacheOfAnotherLayer) {
       biased_config(), 1,
       [](Attention& op, const Program& program) { op.v_cache = tensor_named(program, "cache.0.v"); },
       "(attention of layer 1): v_cache differs from model tiny");
+}
+
+// No record reads the rows of the next pass: only a comparison of what a pass leaves finds that.
+TEST(ProgramProof, NamesARowThatIsNotAdvanced) {
+  const LlamaConfig model = biased_config();
+  const std::optional<Violation> difference =
+      difference_from(without(program_of(model), Opcode::kAdvance), model);
+  ASSERT_TRUE(difference);
+  EXPECT_THAT(difference->message,
+              HasSubstr("state.rows: after a pass it holds other values than in model tiny"));
+}
+
+TEST(ProgramProof, NamesEachOperationThatIsLeftOut) {
+  const LlamaConfig model = biased_config();
+  const Program program = program_of(model);
+  std::set<uint16_t> opcodes;
+  for (const Instruction& i : program.instructions) opcodes.insert(i.opcode);
+  EXPECT_GE(opcodes.size(), 9u);
+  for (const uint16_t opcode : opcodes) {
+    SCOPED_TRACE(op_info(opcode).name);
+    const std::optional<Violation> difference =
+        difference_from(without(program, static_cast<Opcode>(opcode)), model);
+    ASSERT_TRUE(difference);
+    EXPECT_EQ(difference->rule, Rule::kModel);
+  }
 }
 
 TEST(ProgramProof, NamesAModelWithOtherTensors) {
