@@ -155,8 +155,9 @@ def act_order(m, rng):
 
 
 def compressed_tensors(format, weights):
-    group = {"targets": ["Linear"], "weights": weights, "input_activations": None}
-    return {"quant_method": "compressed-tensors", "format": format, "config_groups": {"group_0": group}, "ignore": ["lm_head"]}
+    group = {"targets": ["Linear"], "format": format, "weights": weights, "input_activations": None}
+    config = {"quant_method": "compressed-tensors", "format": format, "quantization_status": "compressed"}
+    return config | {"config_groups": {"group_0": group}, "ignore": ["lm_head"]}
 
 
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": False, "sym": False}
