@@ -7,6 +7,7 @@
 #include "fmt/ranges.h"
 
 #include "models/architecture.h"
+#include "models/checkpoint/quantised/quantisation.h"
 #include "models/checkpoint/tied_weights.h"
 #include "models/generation_config.h"
 #include "models/llama/config.h"
@@ -61,6 +62,7 @@ Architecture find_architecture(const JsonFields& fields) {
 std::unique_ptr<Model> read_named(const json& document, const std::string& source, std::string name) {
   const JsonFields fields(document, source);
   std::unique_ptr<Model> model = find_architecture(fields).read(fields);
+  (void)read_quantisation(fields);  // refuses what loading the weights would refuse
   model->name = std::move(name);
   return model;
 }
@@ -87,6 +89,7 @@ std::shared_ptr<const Model> read_model(const std::filesystem::path& model_dir) 
     const json document = parse_json_file(generation, ConfigLimits::kMaxFileBytes);
     read_generation_config(JsonFields(document, generation.string()), *model);
   }
+  (void)read_quantisation(model_dir);  // also in the files beside config.json
   untie_differing_weights(model_dir, *model);
   return model;
 }

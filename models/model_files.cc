@@ -1,11 +1,19 @@
 #include "models/model_files.h"
 
+#include <algorithm>
+#include <functional>
 #include <system_error>
 #include <utility>
+#include <vector>
+
+#include "fmt/format.h"
+#include "fmt/ranges.h"
 
 #include "models/architectures.h"
 #include "models/checkpoint/checkpoint.h"
+#include "models/checkpoint/quantised/quantisation.h"
 #include "models/gguf/gguf_model.h"
+#include "vm/base/error.h"
 
 namespace serval {
 namespace {
@@ -23,6 +31,20 @@ class ModelDirectory final : public ModelFiles {
     for (const std::string& name : checkpoint.names())
       bytes += static_cast<int64_t>(checkpoint.tensor(name).bytes.size());
     return bytes;
+  }
+  std::string weight_format() const override {
+    if (const auto quantisation = read_quantisation(path_)) return quantisation->text();
+    std::map<std::string, int64_t> bytes;
+    try {
+      const Checkpoint checkpoint = Checkpoint::open(path_);
+      for (const std::string& name : checkpoint.names()) {
+        const TensorView& tensor = checkpoint.tensor(name);
+        bytes[std::string(dtype_name(tensor.dtype))] += static_cast<int64_t>(tensor.bytes.size());
+      }
+    } catch (const Error&) {
+      // Loading the weights reports it.
+    }
+    return types_by_size(bytes);
   }
   bool has_tokenizer() const override { return std::filesystem::exists(tokenizer_path()); }
   Tokenizer tokenizer() const override { return Tokenizer::load(path_); }
@@ -44,6 +66,14 @@ class ModelDirectory final : public ModelFiles {
 };
 
 }  // namespace
+
+std::string types_by_size(const std::map<std::string, int64_t>& bytes_of_type) {
+  std::vector<std::string> names;
+  for (const auto& [name, bytes] : bytes_of_type) names.push_back(name);
+  std::ranges::stable_sort(names, std::greater<>(),
+                           [&](const std::string& name) { return bytes_of_type.at(name); });
+  return fmt::format("{}", fmt::join(names, ", "));
+}
 
 std::shared_ptr<const ModelFiles> open_model_files(const std::filesystem::path& path) {
   std::error_code ignored;

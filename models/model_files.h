@@ -2,7 +2,9 @@
 // read at once; tokenizer, chat template and weights are read by the functions that return them.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -23,6 +25,10 @@ class ModelFiles {
   virtual std::filesystem::path path() const = 0;
   virtual const char* format() const = 0;    // of the weights: "safetensors" or "GGUF"
   virtual int64_t stored_bytes() const = 0;  // size of the weights as stored
+  // How the weights are stored: types of the file's tensors, most bytes first, such as "Q4_K, Q6_K, F32"; or,
+  // for a quantised directory, method and scheme, such as "gptq: 4-bit integers in groups of 128". Empty if
+  // the directory has no weights.
+  virtual std::string weight_format() const = 0;
   virtual bool has_tokenizer() const = 0;
   virtual Tokenizer tokenizer() const = 0;
   // File that holds the tokenizer, for error lines.
@@ -31,6 +37,9 @@ class ModelFiles {
   virtual ChatTemplate chat_template(const Tokenizer& tokenizer) const = 0;
   virtual std::unique_ptr<const WeightSource> weights(NotFinite not_finite) const = 0;
 };
+
+// The names of types, most bytes first: "BF16, F32".
+std::string types_by_size(const std::map<std::string, int64_t>& bytes_of_type);
 
 // Opens a Hugging Face directory or a GGUF file (the first one of a split model). Reads only the
 // configuration.

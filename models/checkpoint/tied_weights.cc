@@ -6,6 +6,7 @@
 #include "spdlog/spdlog.h"
 
 #include "models/checkpoint/checkpoint.h"
+#include "models/checkpoint/quantised/matrix_reader.h"
 #include "models/checkpoint/stored_elements.h"
 #include "vm/base/error.h"
 
@@ -27,8 +28,11 @@ void untie_differing_weights(const std::filesystem::path& model_dir, Model& mode
   const auto checkpoint = open_if_possible(model_dir);
   if (!checkpoint) return;
   for (const WeightSpec& spec : model.weights()) {
-    if (spec.alias.empty() || !checkpoint->contains(spec.name) || !checkpoint->contains(spec.alias)) continue;
-    if (equal_as_bf16(checkpoint->tensor(spec.name), checkpoint->tensor(spec.alias))) continue;
+    if (spec.alias.empty() || !checkpoint->contains(spec.name)) continue;
+    const bool packed = has_packed_weight(*checkpoint, module_of(spec.alias));
+    if (!packed && (!checkpoint->contains(spec.alias) ||
+                    equal_as_bf16(checkpoint->tensor(spec.name), checkpoint->tensor(spec.alias))))
+      continue;
     spdlog::warn("{}: {} differs from {}: both are used, although config.json has tie_word_embeddings true",
                  checkpoint->source(), spec.alias, spec.name);
     model.tie_word_embeddings = false;

@@ -60,15 +60,20 @@ class WeightSource {
 enum class NotFinite { kRefused, kLoaded };
 
 // Opens the files and checks names, shapes and types; reads no weights. BF16 tensors are in place if the file
-// aligns them; F16 and F32 are rounded to the nearest bf16. Throws Error(kRuntime) if a tensor is missing,
-// has a shape other than `model` expects, or another type. Logs a warning for tensors that the model does not
-// use.
+// aligns them; F16 and F32 are rounded to the nearest bf16, and so are the values of quantised matrices
+// (models/checkpoint/quantised), as the directory's config.json describes them; without a config.json there
+// are none. Throws Error(kRuntime) if a tensor is missing, has a shape other than `model` expects, or another
+// type. Logs a warning for tensors that the model does not use, and one for each wish of the configuration
+// that is not fulfilled.
 std::unique_ptr<const WeightSource> open_checkpoint_weights(const std::filesystem::path& model_dir,
                                                             const Model& model,
                                                             NotFinite not_finite = NotFinite::kRefused);
 
 // The weights that docs/random_weights.md defines.
 std::unique_ptr<const WeightSource> make_random_weights(const Model& model, uint64_t seed);
+
+// "1 tensor" or "2 tensors".
+std::string counted(size_t count, const std::string& noun);
 
 // Logs how many tensors of each stored type were rounded to bf16; logs nothing if `tensors` is empty.
 void report_rounded(const std::string& source, const std::map<std::string_view, size_t>& tensors);

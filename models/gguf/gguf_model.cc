@@ -1,5 +1,7 @@
 #include "models/gguf/gguf_model.h"
 
+#include <map>
+#include <string>
 #include <utility>
 
 #include "models/gguf/gguf_config.h"
@@ -25,6 +27,12 @@ class GgufModel final : public ModelFiles {
     int64_t bytes = 0;
     for (const GgufTensor* tensor : files_->tensors()) bytes += static_cast<int64_t>(tensor->bytes.size());
     return bytes;
+  }
+  std::string weight_format() const override {
+    std::map<std::string, int64_t> bytes;
+    for (const GgufTensor* tensor : files_->tensors())
+      bytes[std::string(tensor->type->name)] += static_cast<int64_t>(tensor->bytes.size());
+    return types_by_size(bytes);
   }
   bool has_tokenizer() const override { return has_gguf_tokenizer(files_->fields()); }
   Tokenizer tokenizer() const override { return read_gguf_tokenizer(files_->fields()); }

@@ -64,9 +64,6 @@ void check_parts(const JsonFields& fields) {
     if (value->is_boolean()) fields.fail(key, "found true; supported: false");
     fields.fail(key, fmt::format("found {}; supported: models without it", shown(*value)));
   }
-  for (const char* key : {"quantization_config", "compression_config"})
-    if (fields.has(key))
-      fields.fail(key, "quantised checkpoints are not supported; use a BF16, F16 or F32 one");
 }
 
 void check_factors(const JsonFields& fields, const ModelShape& model) {

@@ -189,7 +189,8 @@ TEST(Config, ReadsQwen3WithItsNormsOfHeads) {
 TEST(Config, RefusesOptionsThatChangeTheForwardPass) {
   EXPECT_EQ(error_with("logits_scaling", 8), "config: logits_scaling: found 8; supported: 1");
   EXPECT_EQ(error_with("hidden_act", "gelu"), "config: hidden_act: found \"gelu\"; supported: \"silu\"");
-  EXPECT_THAT(error_with("quantization_config", {{"bits", 4}}), HasSubstr("quantization_config: quantised"));
+  EXPECT_THAT(error_with("quantization_config", {{"bits", 4}}),
+              HasSubstr("quantization_config.quant_method: missing"));
   EXPECT_THAT(error_with("partial_rotary_factor", 0.5), HasSubstr("partial_rotary_factor: supported: 1"));
 }
 

@@ -19,6 +19,7 @@ ROOT = HERE.parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "cli"))
 import tiny_gguf  # noqa: E402
 import tiny_model  # noqa: E402
+import tiny_quantised  # noqa: E402
 
 NUL = b"\0"
 
@@ -98,6 +99,9 @@ def config():
     yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "mscale": 0.7, "mscale_all_dim": 1}
     write("config", "rope-yarn", compact(tiny_model.config(rope_scaling=yarn | {"beta_fast": 16, "truncate": False})))
     both = {"rope_parameters": {"rope_type": "default"}, "rope_scaling": {"type": "linear", "factor": 2}}
+    for name, (file, quantisation, _) in tiny_quantised.FORMATS.items():
+        if file == "config.json":
+            write("config", f"quantised-{name}", compact(tiny_model.config(quantization_config=quantisation)))
     write("config", "rope-both", compact(tiny_model.config(**both, gguf_rope={"attention_factor": 1.5, "divisors": [2.0] * 32})))
 
 

@@ -113,6 +113,7 @@ ordered_json model_facts(const ModelSource& source) {
   return {{"name", c.name},
           {"directory", source.files ? source.files->path().string() : ""},
           {"parameters", c.num_parameters()},
+          {"weight_format", source.files ? source.files->weight_format() : ""},
           {"weight_bytes", c.weight_bytes_bf16()},
           {"weight_bytes_per_token", c.weight_bytes_per_token()},
           {"kv_bytes_per_token", c.kv_bytes_per_token()},

@@ -1,0 +1,57 @@
+// What a model directory says about its quantised weights: "quantization_config" of config.json, or one of
+// the files hf_quant_config.json, quantize_config.json and quant_config.json.
+//
+// A key that changes how weights are computed is obeyed, or refused by name. Quantisation of activations and
+// of keys and values is not done: they stay 16 bits wide, and a notice says so.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/checkpoint/quantised/module_patterns.h"
+#include "models/checkpoint/quantised/weight_scheme.h"
+#include "vm/base/json_fields.h"
+
+namespace serval {
+
+// Limits of values in these configurations.
+struct QuantisationLimits {
+  static constexpr int64_t kMaxBlock = int64_t{1} << 20;  // rows or columns that share a scale
+  static constexpr size_t kMaxGroups = 1 << 10;           // "config_groups"
+  static constexpr int64_t kMaxFileBytes = 1 << 22;
+};
+
+// Immutable and thread-safe.
+struct Quantisation {
+  struct Group {
+    bool has_targets = false;  // false: all matrices
+    ModulePatterns targets;
+    WeightScheme scheme;
+  };
+
+  std::string method;         // as in "quant_method"
+  std::vector<Group> groups;  // at least one
+  ModulePatterns ignored;
+  // True if each matrix that a group targets must be stored quantised. Otherwise one that is stored in BF16,
+  // F16 or F32 is used as it is.
+  bool targets_are_complete = false;
+  std::vector<std::string> notices;  // each one line: what the file asks for and is not done
+
+  // How a module's weight, such as "model.layers.0.mlp.up_proj", is stored; null: not quantised.
+  const WeightScheme* scheme_of(std::string_view module) const;
+  // "gptq: 4-bit integers in groups of 128".
+  std::string text() const;
+};
+
+// Reads a parsed config.json. nullopt if it has no such object. Throws Error(kRuntime) with file and field
+// for a method, a format or a value that is not supported.
+std::optional<Quantisation> read_quantisation(const JsonFields& config);
+
+// As above, for a directory, with the files beside config.json if that has no such object. nullopt if the
+// directory has no config.json.
+std::optional<Quantisation> read_quantisation(const std::filesystem::path& model_dir);
+
+}  // namespace serval

@@ -1,0 +1,81 @@
+// A weight matrix that a checkpoint stores in 8 or 4 bits: its integers (codes), scales and zero points as
+// they are stored, whatever layout the file has. Nothing is quantised again and nothing is copied.
+//
+// Element (row, col) has the value scale · (code − zero point). Scale and zero point are those of its block
+// of block_rows × block_cols elements: of the whole matrix, of a row, of a group of a row's columns, or of a
+// block of 128 × 128.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/checkpoint/quantised/packed_codes.h"
+#include "models/checkpoint/safetensors.h"
+
+namespace serval {
+
+enum class CodeType : uint8_t {
+  kE4M3,  // an 8-bit float; its zero point is 0
+  kInt8,  // two's complement
+  kUint8,
+  kUint4,  // signed 4-bit integers are stored with 8 added, and have the zero point 8
+};
+
+// "e4m3", "int8" or "int4".
+std::string_view code_type_name(CodeType type);
+
+// Scales, [row blocks, column blocks], in a tensor of type F32, F16, BF16 or F8_E8M0. Points into a mapped
+// file.
+struct StoredScales {
+  const std::byte* data = nullptr;
+  StoredType type = StoredType::kF32;
+  int64_t row_stride = 0, col_stride = 0;  // in elements
+
+  float at(int64_t row_block, int64_t col_block) const;
+};
+
+// Zero points, [row blocks, column blocks]: one constant, or stored integers of the same range as the codes.
+struct ZeroPoints {
+  int constant = 0;
+  std::optional<PackedCodes> stored;
+  // The file stores zero points less one, so that the largest integer would mean a zero point out of range.
+  bool refuses_largest = false;
+};
+
+// Immutable and thread-safe. Valid as long as the checkpoint that it was read from.
+struct QuantisedMatrix {
+  CodeType type = CodeType::kE4M3;
+  int64_t rows = 0, cols = 0;
+  PackedCodes codes;  // [rows, cols]
+  int64_t block_rows = 1, block_cols = 1;
+  StoredScales scales;
+  ZeroPoints zeros;
+  // Column block of each column if these are not in sequence (GPTQ's and compressed-tensors' g_idx, "act
+  // order"); empty: col / block_cols. Columns themselves are stored in their own order.
+  std::vector<int32_t> block_of_col;
+  std::string codes_name, scales_name, zeros_name;  // "FILE: tensor NAME", for error lines
+
+  // Writes the values of elements [first_row, first_row + row_count) × [first_col, first_col + col_count),
+  // row by row: rounded once to fp32, then to the nearest bf16. The elements must exist. Throws
+  // Error(kRuntime) for a zero point out of range; values that are not finite are written.
+  void read(int64_t first_row, int64_t row_count, int64_t first_col, int64_t col_count, float* out) const;
+  void read(int64_t first_row, int64_t row_count, int64_t first_col, int64_t col_count, uint16_t* bf16) const;
+  // Writes `count` elements from row-major index `first` on.
+  void read_elements(int64_t first, int64_t count, uint16_t* bf16) const;
+
+  int64_t col_block(int64_t col) const {
+    return block_of_col.empty() ? col / block_cols : block_of_col[static_cast<size_t>(col)];
+  }
+  float scale(int64_t row_block, int64_t col_block) const { return scales.at(row_block, col_block); }
+  // For the error line about an element that is not finite: the tensor to blame, with the scale if that is
+  // not finite.
+  std::string blamed_for(int64_t row, int64_t col) const;
+  // Throws as read().
+  int zero_point(int64_t row_block, int64_t col_block) const;
+};
+
+}  // namespace serval
