@@ -1,6 +1,7 @@
 // Code that must not compile: tiles of the wrong shape, type or layout. The compiler checks the assertions;
 // the tests only name them.
 #include "tests/device/tile_test.cuh"
+#include "vm/tiles/sm90/tensor.cuh"
 
 namespace serval::testing {
 namespace {
