@@ -38,7 +38,6 @@ ROOMS = {
     "profiler/chrome": {"profiler/trace", "profiler/analysis"},
     "profiler/report": {"profiler/trace", "profiler/analysis", "profiler/sim"},
     "engine/device": set(),
-    "engine/exchange": {"engine/device"},
     "engine/compile": set(),
     "engine/text": set(),
     "engine/grammar": set(),

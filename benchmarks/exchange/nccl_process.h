@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/exchange/nccl_timer.h"
+#include "benchmarks/exchange/nccl_timer.h"
 
 namespace serval {
 
@@ -21,11 +21,11 @@ struct NcclResults {
 
 struct NcclSource {
   std::string library = nccl::kLibrary;
-  std::function<std::unique_ptr<RankStreams>(std::span<const int>, uint64_t)> streams = make_rank_streams;
+  std::function<std::unique_ptr<RankStreams>(std::span<const int>, uint64_t)> streams;  // make_rank_streams
 };
 
 // Reports errors of NCCL or of a GPU in the note and does not throw for them. Call it before this process
 // uses CUDA and while it has a single thread, because it forks.
-NcclResults measure_nccl(const NcclTest& test, const NcclSource& source = {});
+NcclResults measure_nccl(const NcclTest& test, const NcclSource& source);
 
 }  // namespace serval

@@ -1,12 +1,12 @@
-#include "engine/cli/measure/exchange_result.h"
+#include "benchmarks/exchange/exchange_result.h"
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 
+#include "benchmarks/exchange/exchange_program.h"
 #include "engine/cli/measure/bench_result.h"
-#include "engine/exchange/exchange_program.h"
 
-namespace serval::cli {
+namespace serval {
 namespace {
 
 using nlohmann::ordered_json;
@@ -47,7 +47,7 @@ ordered_json exchange_record(const ExchangeSubject& subject, const ExchangeResul
   record["ranks_on"] = fmt::format("{}", fmt::join(subject.gpus, ","));
   record["sms"] = subject.sms;
   record["repetitions"] = subject.repetitions;
-  add_build(record);
+  cli::add_build(record);
   return record;
 }
 
@@ -63,4 +63,4 @@ std::string exchange_markdown_row(const ordered_json& r) {
                      cell(r.at("us_nccl")), cell(r.at("gb_per_s_nccl")));
 }
 
-}  // namespace serval::cli
+}  // namespace serval

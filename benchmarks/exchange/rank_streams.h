@@ -25,8 +25,8 @@ class RankStreams {
   virtual double elapsed_us(size_t rank) = 0;
 };
 
-// Creates buffers of `bytes` on these GPUs (CUDA's indices). Throws Error(kRuntime) if one cannot run
-// programs or the build has no CUDA, and Error(kOutOfMemory).
+// Creates buffers of `bytes` on these GPUs (CUDA's indices); only in builds with CUDA. Throws Error(kRuntime)
+// if one cannot run programs, and Error(kOutOfMemory).
 std::unique_ptr<RankStreams> make_rank_streams(std::span<const int> gpus, uint64_t bytes);
 
 }  // namespace serval

@@ -1,4 +1,4 @@
-// The result of serval bench --op all-reduce for one size, as a record and as a row of a table.
+// The result of the exchange benchmark for one size, as a record and as a row of a table.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace serval::cli {
+namespace serval {
 
 // Measurements of one size.
 struct ExchangeResult {
@@ -36,4 +36,4 @@ nlohmann::ordered_json exchange_record(const ExchangeSubject& subject, const Exc
 std::string exchange_markdown_head();
 std::string exchange_markdown_row(const nlohmann::ordered_json& record);
 
-}  // namespace serval::cli
+}  // namespace serval

@@ -1,4 +1,4 @@
-#include "engine/exchange/nccl_library.h"
+#include "benchmarks/exchange/nccl_library.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>

@@ -1,5 +1,4 @@
-// Times the exchange between ranks on GPUs (exchange_program.h). Plain C++ header; in a build without CUDA
-// its functions throw.
+// Times the exchange between ranks on GPUs (exchange_program.h). Plain C++ header, only in builds with CUDA.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/exchange/exchange_program.h"
+#include "benchmarks/exchange/exchange_program.h"
 
 namespace serval {
 

@@ -1,4 +1,4 @@
-#include "engine/exchange/nccl_process.h"
+#include "benchmarks/exchange/nccl_process.h"
 
 #include <algorithm>
 #include <cerrno>

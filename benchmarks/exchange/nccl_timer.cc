@@ -1,4 +1,4 @@
-#include "engine/exchange/nccl_timer.h"
+#include "benchmarks/exchange/nccl_timer.h"
 
 #include <algorithm>
 #include <chrono>

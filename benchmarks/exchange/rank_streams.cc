@@ -1,4 +1,4 @@
-#include "engine/exchange/rank_streams.h"
+#include "benchmarks/exchange/rank_streams.h"
 
 #include <vector>
 

@@ -1,12 +1,12 @@
 // Tables and records of a measured exchange between ranks.
-#include "engine/cli/measure/exchange_result.h"
+#include "benchmarks/exchange/exchange_result.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 #include "engine/cli/measure/bench_result.h"
 
-namespace serval::cli {
+namespace serval::testing {
 namespace {
 
 using ::testing::HasSubstr;
@@ -52,8 +52,8 @@ TEST(ExchangeRecord, IsARowOfATable) {
 }
 
 TEST(ExchangeRecord, IsALineOfCsv) {
-  EXPECT_THAT(csv_row(exchange_record(subject(), result())), HasSubstr(",2,\"0,2\",132,5,"));
+  EXPECT_THAT(cli::csv_row(exchange_record(subject(), result())), HasSubstr(",2,\"0,2\",132,5,"));
 }
 
 }  // namespace
-}  // namespace serval::cli
+}  // namespace serval::testing

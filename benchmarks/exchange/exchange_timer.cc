@@ -1,4 +1,4 @@
-#include "engine/exchange/exchange_timer.h"
+#include "benchmarks/exchange/exchange_timer.h"
 
 #include <algorithm>
 #include <deque>

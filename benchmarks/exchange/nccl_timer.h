@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/exchange/nccl_library.h"
-#include "engine/exchange/rank_streams.h"
+#include "benchmarks/exchange/nccl_library.h"
+#include "benchmarks/exchange/rank_streams.h"
 
 namespace serval {
 

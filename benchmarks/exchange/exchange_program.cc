@@ -1,4 +1,4 @@
-#include "engine/exchange/exchange_program.h"
+#include "benchmarks/exchange/exchange_program.h"
 
 #include <algorithm>
 #include <bit>
