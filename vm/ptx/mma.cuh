@@ -31,13 +31,6 @@ __device__ __forceinline__ void mma_16x8x16_in_order(float (&d)[4], const uint4&
       : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
 }
 
-// Transposes an 8×8 matrix of 16-bit elements.
-__device__ __forceinline__ uint32_t transpose_8x8(uint32_t pair) {
-  uint32_t out;
-  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(out) : "r"(pair));
-  return out;
-}
-
 // Loads four 8×8 matrices of 16-bit elements from shared memory, or their transposes. Lane l gives the
 // address of row l mod 8 of matrix l / 8.
 template <bool kTransposed>

@@ -10,11 +10,10 @@
 //   types/global_tile.cuh       GlobalTile: a matrix in global memory, and its concurrent writers
 //   types/concepts.cuh          requirements of operations on their operands
 //
-//   ops/register/map.cuh        fill, map, add, add_columns; map_rows, map_columns, broadcast_rows,
-//                               broadcast_columns
+//   ops/register/map.cuh        fill, map, add, add_columns; map_rows, map_columns
 //   ops/register/reduce.cuh     reduce_rows, reduce_columns with Sum or Max, in two steps: accumulate_rows,
 //                               accumulate_columns; reduce_lanes
-//   ops/register/convert.cuh    convert, swap_layout, transpose
+//   ops/register/convert.cuh    convert
 //   ops/register/terms.cuh      the column order of load_terms
 //   ops/register/mma.cuh        mma_ab, mma_abt, mma_atb, mma_atbt
 //   ops/shared/load_store.cuh   load_left, load_right, load_right_columns, load_terms, load, store: shared
