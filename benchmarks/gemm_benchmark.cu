@@ -1,5 +1,5 @@
-// Times the tile stream (instructions/product/orders/tile_stream.cuh) in the interpreter: every SM of the
-// GPU, products of 2,048 tokens in Llama-8B's and 1B's shapes, no other instruction in the pass. Prints a
+// Times the tile stream (instructions/product/orders/sm90/tile_stream.cuh) in the interpreter: every SM of
+// the GPU, products of 2,048 tokens in Llama-8B's and 1B's shapes, no other instruction in the pass. Prints a
 // line for each shape: microseconds of a pass and TFLOP/s, medians of several launches.
 #include <algorithm>
 #include <chrono>

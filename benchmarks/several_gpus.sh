@@ -5,7 +5,7 @@
 #
 # usage: benchmarks/several_gpus.sh GPUS FILE [SERVAL]
 #   GPUS    2, 4 or 8, or a list as 0,1
-#   SERVAL  the executable. Default: build/bin/serval
+#   SERVAL  the executable, with exchange_benchmark beside it. Default: build/bin/serval
 set -u
 if [ $# -lt 2 ]; then
   sed -n '2,8s/^# \{0,1\}//p' "$0" >&2
@@ -15,17 +15,22 @@ gpus=$1 file=$2 serval=${3:-build/bin/serval}
 model="-m llama-3.1-70b --random-weights 1 --backend device"
 failed=0
 
-# run SECONDS FLAGS...: at most so long.
-run() {
+# measure SECONDS COMMAND...: at most so long.
+measure() {
   seconds=$1
   shift
-  timeout "$seconds" "$serval" bench "$@" --gpus "$gpus" --record "$file" || {
-    echo "several_gpus.sh: serval bench $*: exit code $?" >&2
+  timeout "$seconds" "$@" --gpus "$gpus" --record "$file" || {
+    echo "several_gpus.sh: $*: exit code $?" >&2
     failed=1
   }
 }
+run() {
+  seconds=$1
+  shift
+  measure "$seconds" "$serval" bench "$@"
+}
 
-run 60 --op all-reduce --bytes 16K,128K,1M,16M
+measure 60 "$(dirname "$serval")/exchange_benchmark" --bytes 16K,128K,1M,16M
 run 120 $model -p 0 -n 128 -d 128 -b 1,8,64
 run 120 $model -p 0 -n 64 -d 128 -b 256 -c 256
 run 120 $model -p 2048 -n 0 -d 0

@@ -9,7 +9,9 @@ endif()
 if(NOT CMAKE_CUDA_COMPILER)
   set(CMAKE_CUDA_COMPILER ${SERVAL_NVCC})
 endif()
-# sm_90a: bulk copies, mbarriers and wgmma are Hopper's, and the "a" says that no other GPU will run the code.
+# The folders of the GPU's own code (docs/add_an_architecture.md).
+set(SERVAL_GPU_ARCHITECTURE sm90)
+# sm_90a: wgmma and setmaxnreg are Hopper's alone; the "a" says that no other GPU will run the code.
 if(NOT CMAKE_CUDA_ARCHITECTURES)
   set(CMAKE_CUDA_ARCHITECTURES 90a-real)
 endif()

@@ -101,7 +101,8 @@ uint32_t device_of(std::span<const Tensor> tensors, const Instruction& instructi
 bool has_heads_of(const Program& program, uint32_t head_dim);
 // True if the program has instructions for models with norms of the heads of Q and K.
 bool has_head_norms(const Program& program);
-// True if the program multiplies gate and up in wide tiles (instructions/product/orders/tile_stream.cuh).
+// True if the program multiplies gate and up in wide tiles
+// (instructions/product/orders/sm90/tile_stream.cuh).
 bool has_wide_tiles(const Program& program);
 // True if the program multiplies its matrices with tiles of rows (GEMMs), not with vectors.
 bool multiplies_tiles(const Program& program);

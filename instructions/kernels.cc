@@ -16,7 +16,7 @@ constexpr KernelTraits kKernels[] = {
 #define SERVAL_TILE_ORDER_KERNEL(Name, ...) kernel_traits::Name,
 #define SERVAL_GEMM_KERNEL(Name, ...) kernel_traits::Name,
 #define SERVAL_RANKS_KERNEL(Name, ...) kernel_traits::Name,
-#include "instructions/kernels.def"
+#include "instructions/sm90/kernels.def"
 #undef SERVAL_KERNEL
 #undef SERVAL_TILE_ORDER_KERNEL
 #undef SERVAL_GEMM_KERNEL

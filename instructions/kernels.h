@@ -63,7 +63,7 @@ constexpr KernelTraits of_ranks(KernelTraits base, const char* name) {
                                         single_rows != 0,                                        \
                                         false};
 #define SERVAL_RANKS_KERNEL(Name, Base) inline constexpr KernelTraits Name = of_ranks(Base, #Name);
-#include "instructions/kernels.def"
+#include "instructions/sm90/kernels.def"
 #undef SERVAL_KERNEL
 #undef SERVAL_TILE_ORDER_KERNEL
 #undef SERVAL_GEMM_KERNEL

@@ -4,7 +4,9 @@
 vm <- instructions <- scheduler <- models <- engine; the profiler knows vm, instructions and scheduler, and only the
 engine knows the profiler. Inside a layer, some rooms (folders) know only the rooms that are listed for them. Public headers,
 in engine/include, include only each other. A family of models is known in its own folder and in the table of architectures,
-the command line in its own folder. Prints each breach as file:line: what, and exits with 1 if there is one.
+the command line in its own folder. Code for one GPU architecture stands in folders named for it (sm90): few other files
+include from them, and no other file has PTX that older GPUs do not know (docs/add_an_architecture.md). Prints each breach
+as file:line: what, and exits with 1 if there is one.
 
 Usage: tools/check_layers.py [ROOT]
 """
@@ -36,7 +38,6 @@ ROOMS = {
     "profiler/chrome": {"profiler/trace", "profiler/analysis"},
     "profiler/report": {"profiler/trace", "profiler/analysis", "profiler/sim"},
     "engine/device": set(),
-    "engine/exchange": {"engine/device"},
     "engine/compile": set(),
     "engine/text": set(),
     "engine/grammar": set(),
@@ -67,6 +68,20 @@ PRIVATE = {
     "engine/server": ({"engine/cli/commands/serve.cc"}, "the engine does not know who asks"),
     "engine/cli": (set(), "the engine does not know the command line"),
 }
+# A folder of one architecture, and the only files outside such folders that include from them.
+ARCHITECTURE = re.compile(r"sm\d+")
+CHOOSE_ARCHITECTURE = {
+    "instructions/kernels.cc",
+    "instructions/kernels.h",
+    "vm/device/architecture.cuh",
+    "vm/device/bound_rank.h",
+    "vm/ptx/ptx.cuh",
+}
+# In assembly: instructions that GPUs before sm_90 do not have, or that only one architecture has.
+PTX_OF_ONE = re.compile(
+    r'"[^"\n]*\b(wgmma|tcgen05|setmaxnreg|stmatrix|cp\.async\.bulk|cp\.reduce\.async|expect_tx|try_wait'
+    r"|fence\.proxy|fence\.mbarrier_init)\b"
+)
 # Folders whose code is built on the layers; no layer includes from them.
 OUTSIDE = {"tests", "benchmarks", "examples", "tools"}
 PUBLIC_HEADERS = Path("engine/include")
@@ -123,10 +138,30 @@ def breach_of_privacy(includer: Path, target: Path) -> str | None:
     return None
 
 
+def is_of_architecture(path: Path) -> bool:
+    return any(ARCHITECTURE.fullmatch(part) for part in path.parts)
+
+
+def breach_of_architecture(includer: Path, target: Path) -> str | None:
+    """Describes the fault of an include of one architecture's file, if it has one."""
+    if is_of_architecture(includer) or not is_of_architecture(target) or is_among(includer, CHOOSE_ARCHITECTURE):
+        return None
+    return f"{target} is code of one architecture; include vm/ptx/ptx.cuh or vm/device/architecture.cuh"
+
+
+def ptx_of_one_architecture(path: Path, text: str) -> Iterator[Breach]:
+    if is_of_architecture(path):
+        return
+    for match in PTX_OF_ONE.finditer(text):
+        line = text.count("\n", 0, match.start()) + 1
+        yield Breach(path, line, f"{match.group(1)} is PTX of one architecture; it belongs in a folder such as sm90")
+
+
 def breaches_of(root: Path, path: Path) -> Iterator[Breach]:
     layer = path.parts[0]
     public = path.is_relative_to(PUBLIC_HEADERS)
     text = without_comments((root / path).read_text(encoding="utf-8"))
+    yield from ptx_of_one_architecture(path, text)
     for match in INCLUDE.finditer(text):
         name = match.group(1) or match.group(2)
         line = text.count("\n", 0, match.start()) + 1
@@ -140,7 +175,7 @@ def breaches_of(root: Path, path: Path) -> Iterator[Breach]:
             yield Breach(path, line, f"a public header includes {name}, which is not installed")
         elif target.parts[0] == layer and (what := breach_of_rooms(path, target)):
             yield Breach(path, line, what)
-        elif what := breach_of_privacy(path, target):
+        elif what := breach_of_privacy(path, target) or breach_of_architecture(path, target):
             yield Breach(path, line, what)
 
 

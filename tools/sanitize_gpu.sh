@@ -12,7 +12,7 @@ readonly reported=77  # compute-sanitizer's exit code where it has something to 
 readonly sms=${SMS:-8}
 readonly bundled=${root}/assets/serval-stories
 
-# In this order. All but those of ranks run each kernel of one GPU at least once (instructions/kernels.def).
+# In this order. All but those of ranks run each kernel of one GPU at least once (instructions/sm90/kernels.def).
 readonly -a cases=(vectors tiles ranks ranks-tiles heads64 heads64-batch heads128 heads128-few heads128-batch norms
   norms-few norms-batch parts)
 

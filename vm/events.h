@@ -13,8 +13,8 @@
 
 namespace serval {
 
-// The roles of an SM. On the GPU different warps have them (vm/device/roles.cuh); in the host interpreter one
-// thread plays them in turn.
+// The roles of an SM. On the GPU different warps have them (vm/device/sm90/roles.cuh); in the host
+// interpreter one thread plays them in turn.
 enum class SmRole : uint8_t { kController = 0, kLoader, kPreparer, kConsumer, kStorer };
 inline constexpr uint32_t kNumSmRoles = 5;
 inline constexpr std::array<const char*, kNumSmRoles> kSmRoleNames = {"controller", "loader", "preparer",

@@ -5,7 +5,7 @@ namespace serval {
 Machine h200_machine() {
   return {.name = "h200",
           .sms = 132,
-          .pages_per_sm = 9,  // smallest ring in vm/device/shared.cuh
+          .pages_per_sm = 9,  // smallest ring in vm/device/sm90/shared.cuh
           .gb_per_s = 4570,
           .sm_gb_per_s = 60,
           .sm_gflop_per_s = 3000,

@@ -1,4 +1,4 @@
-// The activation between gate and up as tile order computes it (vm/device/shared.cuh).
+// The activation between gate and up as tile order computes it (vm/device/sm90/shared.cuh).
 #pragma once
 
 #include "vm/ptx/math.cuh"

@@ -77,7 +77,7 @@ inline void footprint(const GateUpSilu& op, const StateView*, FootprintBuilder<G
 }
 
 // In programs of tiles, an instance is a tile: of 8 units of gate and 8 of up, or twice as many if the sums
-// of a pass's rows leave enough registers (instructions/product/orders/tile_stream.cuh).
+// of a pass's rows leave enough registers (instructions/product/orders/sm90/tile_stream.cuh).
 inline constexpr uint32_t kUnitsOfPairTile = 8;
 inline constexpr uint32_t kUnitsOfWidePairTile = 2 * kUnitsOfPairTile;
 

@@ -7,7 +7,7 @@
 
 #include "instructions/common/footprint.h"
 #include "instructions/product/product.h"
-#include "vm/device/roles.cuh"
+#include "vm/device/record.cuh"
 #include "vm/state/rows.h"
 
 namespace serval::device {
@@ -23,7 +23,7 @@ namespace serval::device {
 //     fetch_constant(role, output)        Fetched, from memory that nothing writes during the pass
 //     fetch_written(role, output, f)      optional: adds values that are ready only with the inputs
 //     store(role, output, sums, f)        called by all lanes, whether the output is wanted or not
-//   128 rows of weights × a tile of tokens (orders/tile_stream.cuh)
+//   128 rows of weights × a tile of tokens (orders/sm90/tile_stream.cuh)
 //     finish_tile(role, tile, d)          processes the sums of a tile, or of each half of a wide tile
 //     add_part(role, tile, d)             optional: processes the sums of a K split that is not the last
 //     kHasWideTiles                       optional: finish_tile() takes halves of wide tiles

@@ -89,7 +89,7 @@ constexpr WeightUnit weight_unit(const QkvProject& op, uint32_t unit) {
 
 namespace qkv_project_detail {
 
-// Each matrix has whole halves of a GEMM's tile (instructions/product/orders/tile_stream.cuh).
+// Each matrix has whole halves of a GEMM's tile (instructions/product/orders/sm90/tile_stream.cuh).
 inline constexpr uint32_t kRowsMultiple = 64;
 
 // Reads the part of rows [begin, end) that belongs to a matrix of `rows` rows, whose first is row `first` of

@@ -1,5 +1,5 @@
 // Data that the roles of an SM share: the current instructions, the ring of pages, the units of results. All
-// numbers count up over the SM's launch, as they do on the GPU (vm/device/roles.cuh).
+// numbers count up over the SM's launch, as they do on the GPU (vm/device/sm90/roles.cuh).
 #pragma once
 
 #include <algorithm>

@@ -81,7 +81,7 @@ class Bench(Case):
         self.assertTrue(all(float(r["us_per_pass_total"]) > 0 and r["us_per_pass_kernel"] == "" for r in rows))
 
     def test_flags_of_depth_need_it(self):
-        self.check_fails(2, "--record", "--depth, --requests or --op", arguments=["bench", "--record", "x"])
+        self.check_fails(2, "--record", "--depth or --requests", arguments=["bench", "--record", "x"])
         self.check_fails(2, "--launch-passes", "--depth", arguments=["bench", "--launch-passes", "2"])
 
     def test_requests_are_timed_under_the_names_of_vllm(self):
@@ -118,34 +118,6 @@ class Bench(Case):
         with open(self.path("bad.txt"), "w", encoding="utf-8") as file:
             file.write("3 4\n3\n")
         self.check_fails(1, "bad.txt", "line 2", arguments=["bench", "--requests", "1", "--lengths", self.path("bad.txt")])
-
-    def test_an_operation_needs_ranks_and_whole_rows(self):
-        operation = ["bench", "--op", "all-reduce", "--backend", "auto"]
-        self.check_fails(2, "--op", "all-reduce", arguments=["bench", "--op", "broadcast"])
-        self.check_fails(2, "--gpus", "2, 4 or 8", arguments=operation)
-        self.check_fails(2, "--gpus", "2, 4 or 8", arguments=[*operation, "--gpus", "1"])
-        self.check_fails(2, "--bytes", "--op", arguments=["bench", "--bytes", "16K"])
-        for size in ["0", "20K", "16385", "129M", "50%", "16K,", "x", ""]:
-            with self.subTest(size=size):
-                self.check_fails(2, "--bytes", arguments=[*operation, "--gpus", "2", "--bytes", size])
-        self.check_fails(2, "'20K'", "16384 bytes, up to 8192", arguments=[*operation, "--gpus", "2", "--bytes", "16K,20K"])
-
-    def test_an_operation_takes_no_model_and_no_tests(self):
-        for flags in [["-m", "x"], ["-p", "4"], ["-n", "4"], ["-b", "2"], ["-d", "4"], ["--requests", "2"], ["--sms", "4"],
-                      ["--policy", "list"], ["--queue", "global"], ["--chat-template", "chatml"], ["--threads", "2"],
-                      ["--interleaving", "1"], ["--max-batch-tokens", "64"], ["--kv-cache-memory", "1G"],
-                      ["--allow-nonfinite"], ["--batch-invariant"]]:
-            with self.subTest(flags=flags):
-                self.check_fails(2, "--op", "not both", arguments=["bench", "--op", "all-reduce", "--gpus", "2", *flags])
-        self.check_fails(2, "--backend", "GPUs", arguments=["bench", "--op", "all-reduce", "--gpus", "2", "--backend", "host"])
-
-    def test_an_operation_without_gpus_fails_in_one_line(self):
-        for gpus in ["62,63", "63,63"]:
-            with self.subTest(gpus=gpus):
-                arguments = ["bench", "--op", "all-reduce", "--backend", "auto", "--gpus", gpus, "--bytes", "16K"]
-                result = self.check_fails(1, arguments=arguments)
-                # A build with device code reports the missing driver.
-                self.assertRegex(result.stderr.decode(), "serval: error: .*(GPU|no NVIDIA driver)")
 
     def test_0_leaves_a_kind_out(self):
         result = run("bench", *self.with_model, "-p", "0", "-n", "2", "-r", "1", "-o", "json")

@@ -97,7 +97,7 @@ TEST(Determinism, GlobalQueueDoesNotShow) {
   expect_the_same(options);
 }
 
-// Each batch size has its own kernel (instructions/device_kernel.cuh).
+// Each batch size has its own kernel (instructions/sm90/device_kernel.cuh).
 TEST(Determinism, BatchDoesNotShow) {
   for (const uint32_t batch : {4U, 8U, 16U}) {
     SCOPED_TRACE(batch);

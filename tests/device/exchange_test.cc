@@ -7,8 +7,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "benchmarks/exchange/exchange_timer.h"
 #include "engine/device/gpu.h"
-#include "engine/exchange/exchange_timer.h"
 #include "scheduler/valid_program.h"
 #include "tests/device/gpus_of_ranks.h"
 #include "tests/exchange/host_exchange.h"

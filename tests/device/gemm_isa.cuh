@@ -1,12 +1,12 @@
 // A model-independent instruction set of two products, to test and time the tile stream
-// (instructions/product/orders/tile_stream.cuh).
+// (instructions/product/orders/sm90/tile_stream.cuh).
 #pragma once
 
-#include "instructions/common/boxes.h"
-#include "instructions/product/epilogues/residual.cuh"
 #include "instructions/product/epilogues/silu.cuh"
+#include "instructions/product/epilogues/sm90/residual_tile.cuh"
 #include "instructions/product/formats/bf16/operands.cuh"
-#include "instructions/product/orders/tile_stream.cuh"
+#include "instructions/product/orders/sm90/tile_stream.cuh"
+#include "instructions/sm90/boxes.h"
 #include "tests/device/toy_isa.cuh"
 
 namespace serval::testing {

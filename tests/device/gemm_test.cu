@@ -1,4 +1,4 @@
-// The tile stream (instructions/product/orders/tile_stream.cuh) in the interpreter, without a model.
+// The tile stream (instructions/product/orders/sm90/tile_stream.cuh) in the interpreter, without a model.
 #include <cmath>
 #include <functional>
 #include <random>

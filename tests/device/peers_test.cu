@@ -115,7 +115,7 @@ using PeersIsa =
     device::IsaList<device::StreamList<ToyStream>, Relay, StorerRelay, Hang, Tick, PushState, Renew, Witness>;
 enum class Code : uint16_t { kRelay, kStorerRelay, kHang, kTick, kPushState, kRenew, kWitness };
 
-// Like instructions/device_kernel.cuh for ranks.
+// Like instructions/sm90/device_kernel.cuh for ranks.
 template <class Config>
 struct WithPeers : Config {
   static constexpr bool kHasPeers = true;

@@ -31,8 +31,8 @@ constexpr int64_t kSameMoment_ns = 500;
 // after four passes, and are hard to estimate from passes as short as these.
 constexpr int64_t kOneClock_ns = 30'000;
 
-// A kernel (instructions/kernels.def), with a model and rows that use it. Sequences with one row generate,
-// others are prompts.
+// A kernel (instructions/sm90/kernels.def), with a model and rows that use it. Sequences with one row
+// generate, others are prompts.
 struct Case {
   const char* name;
   LlamaConfig config;

@@ -6,7 +6,7 @@
 
 #include "gtest/gtest.h"
 
-#include "instructions/device_kernel.cuh"
+#include "instructions/sm90/device_kernel.cuh"
 #include "tests/device/gpu_tensors.h"
 #include "tests/instructions/scene.h"
 #include "vm/device/op.cuh"

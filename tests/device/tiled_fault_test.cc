@@ -28,9 +28,9 @@ using ::testing::IsSupersetOf;
 constexpr double kStallTimeout_s = 0.1;                  // valid launches here take less than a millisecond
 constexpr uint32_t kContext = kPlannedLeafTokens + 320;  // attention has leaves to merge
 
-// A kernel (instructions/kernels.def), with a program and a pass for it. With few SMs, one SM multiplies all
-// K splits of a matrix; with many, each has one. With three, gate and up have wide tiles if the kernel has
-// them.
+// A kernel (instructions/sm90/kernels.def), with a program and a pass for it. With few SMs, one SM multiplies
+// all K splits of a matrix; with many, each has one. With three, gate and up have wide tiles if the kernel
+// has them.
 struct Case {
   const char* name;
   LlamaConfig config;

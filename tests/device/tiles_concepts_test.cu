@@ -1,6 +1,7 @@
 // Code that must not compile: tiles of the wrong shape, type or layout. The compiler checks the assertions;
 // the tests only name them.
 #include "tests/device/tile_test.cuh"
+#include "vm/tiles/sm90/tensor.cuh"
 
 namespace serval::testing {
 namespace {
@@ -63,14 +64,6 @@ template <class Dst, class Src>
 concept Converts = requires(Dst& dst, const Src& src) {
   tiles::convert(dst, src);
 };
-template <class Dst, class Src>
-concept Swaps = requires(Dst& dst, const Src& src) {
-  tiles::swap_layout(dst, src);
-};
-template <class Dst, class Src>
-concept Transposes = requires(Dst& dst, const Src& src) {
-  tiles::transpose(dst, src);
-};
 
 TEST(TilesConcepts, ConversionsChangeOneThing) {
   static_assert(Converts<Row<Bf16, 16, 16>, Accumulator<16, 16>> &&
@@ -79,11 +72,6 @@ TEST(TilesConcepts, ConversionsChangeOneThing) {
                 "by way of fp32, and twice rounded: to be written out");
   static_assert(!Converts<Col<Bf16, 16, 16>, Accumulator<16, 16>>, "the layout would change, too");
   static_assert(!Converts<Row<Bf16, 16, 8>, Accumulator<16, 16>>);
-  static_assert(Swaps<Col<Bf16, 32, 8>, Row<Bf16, 32, 8>> && !Swaps<Row<Bf16, 32, 8>, Row<Bf16, 32, 8>>);
-  static_assert(!Swaps<Col<Fp16, 32, 8>, Row<Bf16, 32, 8>>);
-  static_assert(Transposes<Col<Bf16, 8, 32>, Row<Bf16, 32, 8>> &&
-                !Transposes<Row<Bf16, 8, 32>, Row<Bf16, 32, 8>>);
-  static_assert(!Transposes<Col<Bf16, 32, 8>, Row<Bf16, 32, 8>>);
 }
 
 template <class Tile>

@@ -1,7 +1,9 @@
 // Moves of the tile library to and from global memory: plain loads and stores, asynchronous ones, the copy
 // engine.
 #include "tests/device/tile_test.cuh"
-#include "vm/tiles/types/make_tensor_map.h"
+#include "vm/tiles/sm90/bulk.cuh"
+#include "vm/tiles/sm90/make_tensor_map.h"
+#include "vm/tiles/sm90/tensor.cuh"
 
 namespace serval::testing {
 namespace {

@@ -75,9 +75,9 @@ TEST(TilesMap, AddsToSomeColumns) {
 }
 
 template <class Tile>
-struct Broadcasts {
+struct MapsWithVectors {
   __device__ void operator()(const float* tile, const float* row_values, const float* col_values,
-                             float* by_rows, float* by_columns, float* rows, float* columns) const {
+                             float* by_rows, float* by_columns) const {
     Tile x, out;
     RowVector<Tile> of_rows;
     ColumnVector<Tile> of_columns;
@@ -88,10 +88,6 @@ struct Broadcasts {
     put(by_rows, out);
     tiles::map_columns(out, x, of_columns, [](float v, float w, uint32_t row) { return v * w + row; });
     put(by_columns, out);
-    tiles::broadcast_rows(out, of_rows);
-    put(rows, out);
-    tiles::broadcast_columns(out, of_columns);
-    put(columns, out);
   }
 };
 
@@ -101,16 +97,13 @@ TEST(TilesMap, CombinesRowsAndColumnsWithVectors) {
   for_accumulators([&]<class Tile>(std::type_identity<Tile>) {
     constexpr int kRows = Tile::kRows, kCols = Tile::kCols;
     const Matrix<float> x(kRows, kCols, random), of_rows(1, kRows, random), of_columns(1, kCols, random);
-    const auto by_rows = empty_on_gpu<float>(kRows, kCols), by_columns = empty_on_gpu<float>(kRows, kCols),
-               rows = empty_on_gpu<float>(kRows, kCols), columns = empty_on_gpu<float>(kRows, kCols);
+    const auto by_rows = empty_on_gpu<float>(kRows, kCols), by_columns = empty_on_gpu<float>(kRows, kCols);
     const auto gpu_x = to_gpu(x), gpu_rows = to_gpu(of_rows), gpu_columns = to_gpu(of_columns);
-    on_warp(Broadcasts<Tile>(), gpu_x.data(), gpu_rows.data(), gpu_columns.data(), by_rows.data(),
-            by_columns.data(), rows.data(), columns.data());
+    on_warp(MapsWithVectors<Tile>(), gpu_x.data(), gpu_rows.data(), gpu_columns.data(), by_rows.data(),
+            by_columns.data());
     expect_elements(by_rows, kRows, kCols, [&](int r, int c) { return x.at(r, c) * of_rows.at(0, r) + c; });
     expect_elements(by_columns, kRows, kCols,
                     [&](int r, int c) { return x.at(r, c) * of_columns.at(0, c) + r; });
-    expect_elements(rows, kRows, kCols, [&](int r, int) { return of_rows.at(0, r); });
-    expect_elements(columns, kRows, kCols, [&](int, int c) { return of_columns.at(0, c); });
   });
 }
 
@@ -196,30 +189,15 @@ template <class T, int kRows, int kCols>
 struct Conversions {
   using Float = Accumulator<kRows, kCols>;
   using Row = RegisterTile<T, kRows, kCols, Layout::kRow>;
-  using Col = RegisterTile<T, kRows, kCols, Layout::kCol>;
-  using TransposedCol = RegisterTile<T, kCols, kRows, Layout::kCol>;
-  using TransposedRow = RegisterTile<T, kCols, kRows, Layout::kRow>;
 
-  __device__ void operator()(const float* src, T* rounded, float* widened, T* swapped, T* swapped_back,
-                             T* transposed, T* transposed_back) const {
+  __device__ void operator()(const float* src, T* rounded, float* widened) const {
     Float x, wide;
     get(x, src);
-    Row row, row_again;
+    Row row;
     tiles::convert(row, x);
     put(rounded, row);
     tiles::convert(wide, row);
     put(widened, wide);
-    Col col;
-    tiles::swap_layout(col, row);
-    put(swapped, col);
-    tiles::swap_layout(row_again, col);
-    put(swapped_back, row_again);
-    TransposedCol flipped;
-    tiles::transpose(flipped, row);
-    put(transposed, flipped);
-    TransposedRow flipped_col;
-    tiles::transpose(flipped_col, col);
-    put(transposed_back, flipped_col);
   }
 };
 
@@ -227,20 +205,12 @@ template <class T, int kRows, int kCols>
 void check_conversions(Random& random) {
   const Matrix<float> x = random_matrix(kRows, kCols, random);
   const auto src = to_gpu(x);
-  const auto rounded = empty_on_gpu<T>(kRows, kCols), swapped = empty_on_gpu<T>(kRows, kCols),
-             swapped_back = empty_on_gpu<T>(kRows, kCols), transposed = empty_on_gpu<T>(kCols, kRows),
-             transposed_back = empty_on_gpu<T>(kCols, kRows);
+  const auto rounded = empty_on_gpu<T>(kRows, kCols);
   const auto widened = empty_on_gpu<float>(kRows, kCols);
-  on_warp(Conversions<T, kRows, kCols>(), src.data(), rounded.data(), widened.data(), swapped.data(),
-          swapped_back.data(), transposed.data(), transposed_back.data());
+  on_warp(Conversions<T, kRows, kCols>(), src.data(), rounded.data(), widened.data());
   const auto want = [&](int r, int c) { return to_float(from_float<T>(x.at(r, c))); };
-  const auto flipped = [&](int r, int c) { return want(c, r); };
   expect_elements(rounded, kRows, kCols, want);
   expect_elements(widened, kRows, kCols, want);
-  expect_elements(swapped, kRows, kCols, want);
-  expect_elements(swapped_back, kRows, kCols, want);
-  expect_elements(transposed, kCols, kRows, flipped);
-  expect_elements(transposed_back, kCols, kRows, flipped);
 }
 
 TEST(TilesConvert, RoundsToNearestAndKeepsElementsInTheirPlaces) {

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "vm/device/isa.h"
-#include "vm/device/launch_kernel.cuh"
 #include "vm/device/op.cuh"
+#include "vm/device/sm90/launch_kernel.cuh"
 #include "vm/ptx/memory.cuh"
 #include "vm/state/control.h"
 #include "vm/state/limits.h"

@@ -1,13 +1,12 @@
-// Every form of wgmma that kernels use (vm/ptx/wgmma.cuh): 64 rows times a few columns over 64 terms of small
-// integers, whose products and sums are exact.
+// Every form of wgmma that kernels use (vm/ptx/sm90/wgmma.cuh): 64 rows times a few columns over 64 terms of
+// small integers, whose products and sums are exact.
 #include <algorithm>
 #include <string>
 
 #include "gtest/gtest.h"
 
 #include "tests/device/tile_test.cuh"
-#include "vm/ptx/copy.cuh"
-#include "vm/ptx/wgmma.cuh"
+#include "vm/ptx/sm90/ptx.cuh"
 
 namespace serval::testing {
 namespace {

@@ -1,4 +1,4 @@
-// docs/kernels.md is generated from instructions/kernels.def.
+// docs/kernels.md is generated from instructions/sm90/kernels.def.
 #include "instructions/kernels.h"
 
 #include <cstdlib>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kHead = R"(# Kernels
 
-Generated from `instructions/kernels.def` by `docs_test`; `make docs` writes this page again. `instructions/kernels.h` has the meaning of each
+Generated from `instructions/sm90/kernels.def` by `docs_test`; `make docs` writes this page again. `instructions/kernels.h` has the meaning of each
 field, and [architecture.md](architecture.md#kernels) says why there are several kernels. Each is compiled twice: without and with a recorder.
 
 | kernel | passes of up to | products | heads, channels | head norms | only generates | GPUs | ring, pages of 16 KiB | scratch, KiB |

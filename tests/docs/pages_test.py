@@ -81,6 +81,26 @@ class Pages(unittest.TestCase):
                         self.assertIn(named[1], targets)
 
 
+class Architecture(unittest.TestCase):
+    """docs/add_an_architecture.md lists what a port to another GPU writes."""
+
+    named = spans(ROOT / "docs" / "add_an_architecture.md")
+
+    def test_lists_every_file_of_hoppers_own(self):
+        files = [path for layer in ("vm", "instructions") for path in (ROOT / layer).rglob("sm90/**/*") if path.is_file()]
+        self.assertTrue(files)
+        for file in files:
+            with self.subTest(file=file.relative_to(ROOT)):
+                self.assertIn(str(file.relative_to(ROOT)), self.named)
+
+    def test_names_tests_that_exist(self):
+        tests = [name for name in self.named if name.startswith("gpu_")]
+        self.assertTrue(tests)
+        for name in tests:
+            with self.subTest(test=name):
+                self.assertTrue(any(ROOT.glob(f"tests/device/{name.removeprefix('gpu_')}.c[cu]")))
+
+
 class Readme(unittest.TestCase):
     def test_links_to_few_pages(self):
         self.assertLessEqual(len(links(ROOT / "README.md")), 8)

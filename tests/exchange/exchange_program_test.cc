@@ -1,5 +1,5 @@
 // The exchange between ranks without a model: the program is valid and computes an all-reduce.
-#include "engine/exchange/exchange_program.h"
+#include "benchmarks/exchange/exchange_program.h"
 
 #include <algorithm>
 #include <vector>

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "engine/exchange/exchange_program.h"
+#include "benchmarks/exchange/exchange_program.h"
 #include "instructions/isa.h"
 #include "models/checkpoint/random_weights.h"
 #include "vm/base/bf16.h"

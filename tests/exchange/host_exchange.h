@@ -1,4 +1,4 @@
-// Runs programs of engine/exchange on the host's threads, with the same weights as on a GPU.
+// Runs programs of benchmarks/exchange on the host's threads, with the same weights as on a GPU.
 #pragma once
 
 #include <cstdint>

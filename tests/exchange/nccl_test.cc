@@ -11,8 +11,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-#include "engine/exchange/nccl_library.h"
-#include "engine/exchange/nccl_process.h"
+#include "benchmarks/exchange/nccl_library.h"
+#include "benchmarks/exchange/nccl_process.h"
 #include "vm/base/error.h"
 
 namespace serval::testing {

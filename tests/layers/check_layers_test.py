@@ -102,6 +102,25 @@ class CheckLayers(unittest.TestCase):
             ],
         )
 
+    def test_keeps_the_code_of_an_architecture_in_its_folders(self):
+        self.write("vm/device/sm90/roles.cuh", '#include "vm/ptx/sm90/wgmma.cuh"\n')
+        self.write("vm/device/architecture.cuh", '#include "vm/device/sm90/roles.cuh"\n')
+        self.write("instructions/sm90/kernel.cuh", '#include "vm/device/sm90/roles.cuh"\n')
+        self.write("instructions/sample/device.cuh", '#include "vm/device/architecture.cuh"\n')
+        self.assertEqual(self.breaches(), [])
+        self.write("instructions/embed/device.cuh", '\n#include "vm/device/sm90/roles.cuh"\n')
+        self.assertEqual(
+            self.breaches(),
+            ["instructions/embed/device.cuh:2: vm/device/sm90/roles.cuh is code of one architecture"],
+        )
+
+    def test_finds_ptx_that_only_one_architecture_has(self):
+        self.write("vm/ptx/sm90/wgmma.cuh", 'asm("wgmma.fence.sync.aligned;");\n')
+        self.write("vm/ptx/mma.cuh", '// wgmma is elsewhere\nasm("mma.sync.aligned.m16n8k16 …");\n')
+        self.assertEqual(self.breaches(), [])
+        self.write("vm/ptx/copy.cuh", 'asm(\n    "cp.async.bulk.commit_group;");\n')
+        self.assertEqual(self.breaches(), ["vm/ptx/copy.cuh:2: cp.async.bulk is PTX of one architecture"])
+
     def test_refuses_includes_from_tests(self):
         self.write("engine/a.cc", '#include "tests/support/b.h"\n')
         self.assertEqual(self.breaches(), ["engine/a.cc:1: engine includes tests/support/b.h of tests"])

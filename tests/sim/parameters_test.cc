@@ -63,7 +63,7 @@ TEST(SimParameters, TheLibraryCarriesTheCalibrationOfTheH200) {
     EXPECT_EQ(h200_sim_parameters().*field.member, file.*field.member);
 }
 
-// "kRingPages of vm/device/shared.cuh": the constant still has that value.
+// "kRingPages of vm/device/sm90/shared.cuh": the constant still has that value.
 TEST(SimParameters, FollowTheKernelsConstants) {
   const std::regex reference(R"((k\w+) of (vm/\S+))");
   const json parameters = calibration()["parameters"];

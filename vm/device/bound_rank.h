@@ -11,7 +11,7 @@
 #include "vm/device/isa.h"
 #include "vm/device/launch.h"
 #include "vm/device/recording_buffers.h"
-#include "vm/device/tensor_maps.h"
+#include "vm/device/sm90/tensor_maps.h"
 
 namespace serval::device {
 

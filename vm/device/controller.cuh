@@ -1,12 +1,12 @@
 // The controller warp: fetches records ahead of the other roles, checks them, and watches over the launch.
 #pragma once
 
+#include "vm/device/architecture.cuh"
 #include "vm/device/recorder.cuh"
-#include "vm/device/roles.cuh"
 
 namespace serval::device {
 
-// Isa: the instruction set as a type (vm/device/kernel.cuh).
+// Isa: the instruction set as a type (vm/device/sm90/kernel.cuh).
 template <class Isa, class Config, class Recorder>
 class Controller {
  public:

@@ -31,23 +31,7 @@ struct DeviceKernelChoice {
 // Number of tensor maps reserved for each tensor.
 inline constexpr uint32_t kMapsOfTensor = 2;
 
-// The boxes in which the copy engine loads a tensor (vm/device/tensor_maps.h).
-enum class BoxKind : uint8_t {
-  kNone,
-  kTiles,     // weights: the units of a tile; second map: half as many
-  kPairs,     // weights: half a tile's units from this matrix and half from the partner
-  kRows,      // fp32: 32 rows and 32 columns
-  kKvBlocks,  // a KV cache: 64 channels of the tokens of a block and head; second map: of kKvBoxTokens tokens
-  kQueries,   // bf16 vectors of head_dim channels: 64 channels of kQueriesOfBox vectors
-};
-inline constexpr uint32_t kKvBoxTokens = 16;
-inline constexpr uint32_t kQueriesOfBox = 8;
-
-struct Boxes {
-  BoxKind kind = BoxKind::kNone;
-  TensorId partner = {};  // kPairs only: a matrix of the same shape at a higher address
-  uint32_t head_dim = 0;  // kQueries only
-};
+struct Boxes;  // in which a tensor is loaded; the architecture's own (vm/device/sm90/boxes.h)
 
 struct DeviceIsa {
   // A launch uses the first kernel that can run its passes. Of the kernels that can run a program, the last

@@ -4,7 +4,7 @@
 // A group instruction is one function of all consumer threads, called once its inputs may be read:
 //
 //   run(op, group)             vm/device/group.cuh; or run<Config>(op, group), where it depends on what the
-//                              kernel is compiled for (vm/device/shared.cuh)
+//                              kernel is compiled for (vm/device/sm90/shared.cuh)
 //
 // It may load its inputs by its own bulk copies: the preparer's warp then calls prepare(role, op) when the
 // scratch memory is free. prepare() calls role.wait_inputs(role.recorder), then role.publish_scratch().
@@ -47,7 +47,8 @@
 
 #include <concepts>
 
-#include "vm/device/roles.cuh"
+#include "vm/device/group.cuh"
+#include "vm/device/record.cuh"
 
 namespace serval::device {
 

@@ -6,8 +6,8 @@
 
 #include <cstdint>
 
+#include "vm/device/architecture.cuh"
 #include "vm/device/recording.h"
-#include "vm/device/shared.cuh"
 #include "vm/events.h"
 
 namespace serval::device {

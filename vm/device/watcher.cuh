@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
+#include "vm/device/architecture.cuh"
 #include "vm/device/recorder.cuh"
-#include "vm/device/roles.cuh"
 
 namespace serval::device {
 

@@ -31,13 +31,6 @@ __device__ __forceinline__ void mma_16x8x16_in_order(float (&d)[4], const uint4&
       : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
 }
 
-// Transposes an 8×8 matrix of 16-bit elements.
-__device__ __forceinline__ uint32_t transpose_8x8(uint32_t pair) {
-  uint32_t out;
-  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(out) : "r"(pair));
-  return out;
-}
-
 // Loads four 8×8 matrices of 16-bit elements from shared memory, or their transposes. Lane l gives the
 // address of row l mod 8 of matrix l / 8.
 template <bool kTransposed>
@@ -53,25 +46,6 @@ __device__ __forceinline__ void load_matrices(uint32_t (&to)[4], uint32_t addres
                  : "r"(address)
                  : "memory");
   }
-}
-
-template <bool kTransposed>
-__device__ __forceinline__ void store_matrices(uint32_t address, const uint32_t (&from)[4]) {
-  if constexpr (kTransposed) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
-                 "r"(from[0]), "r"(from[1]), "r"(from[2]), "r"(from[3])
-                 : "memory");
-  } else {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
-                 "r"(from[0]), "r"(from[1]), "r"(from[2]), "r"(from[3])
-                 : "memory");
-  }
-}
-// Stores the transposes of two matrices. Lane l < 16 gives the address of row l mod 8 of transpose l / 8.
-__device__ __forceinline__ void store_matrices_transposed(uint32_t address, uint32_t first, uint32_t second) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared::cta.b16 [%0], {%1, %2};" ::"r"(address),
-               "r"(first), "r"(second)
-               : "memory");
 }
 
 }  // namespace serval::ptx

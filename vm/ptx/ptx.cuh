@@ -1,5 +1,5 @@
 // The PTX instructions that device code uses, one thin function for each. Files are sorted by what the
-// instructions act on.
+// instructions act on. Those in vm/ptx exist since sm_80.
 #pragma once
 
 #include "vm/ptx/address.cuh"
@@ -10,4 +10,6 @@
 #include "vm/ptx/memory.cuh"
 #include "vm/ptx/mma.cuh"
 #include "vm/ptx/thread.cuh"
-#include "vm/ptx/wgmma.cuh"
+
+// The architecture's own (docs/add_an_architecture.md).
+#include "vm/ptx/sm90/ptx.cuh"

@@ -1,4 +1,4 @@
-// Special registers and control of a thread: its index, its registers, the clocks, and its exit.
+// Special registers and control of a thread: its index, the clocks, and its exit.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,6 @@ __device__ __forceinline__ uint32_t thread_index() {
   uint32_t v;
   asm volatile("mov.u32 %0, %%tid.x;" : "=r"(v));
   return v;
-}
-template <uint32_t kRegisters>
-__device__ __forceinline__ void set_max_registers_up() {
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
-}
-template <uint32_t kRegisters>
-__device__ __forceinline__ void set_max_registers_down() {
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 // The SM's clock, and its low word.
 __device__ __forceinline__ uint64_t clock_ticks64() {

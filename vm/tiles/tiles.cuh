@@ -8,14 +8,12 @@
 //   types/register_vector.cuh   RegisterVector: RowVector and ColumnVector of a tile
 //   types/shared_tile.cuh       SharedTile and its swizzles
 //   types/global_tile.cuh       GlobalTile: a matrix in global memory, and its concurrent writers
-//   types/tensor_map.cuh        TensorMap: a matrix for the copy engine; types/make_tensor_map.h makes one
 //   types/concepts.cuh          requirements of operations on their operands
 //
-//   ops/register/map.cuh        fill, map, add, add_columns; map_rows, map_columns, broadcast_rows,
-//                               broadcast_columns
+//   ops/register/map.cuh        fill, map, add, add_columns; map_rows, map_columns
 //   ops/register/reduce.cuh     reduce_rows, reduce_columns with Sum or Max, in two steps: accumulate_rows,
 //                               accumulate_columns; reduce_lanes
-//   ops/register/convert.cuh    convert, swap_layout, transpose
+//   ops/register/convert.cuh    convert
 //   ops/register/terms.cuh      the column order of load_terms
 //   ops/register/mma.cuh        mma_ab, mma_abt, mma_atb, mma_atbt
 //   ops/shared/load_store.cuh   load_left, load_right, load_right_columns, load_terms, load, store: shared
@@ -23,20 +21,21 @@
 //   ops/global/load_store.cuh   load, store, load_terms: global memory ↔ registers or shared memory
 //   ops/global/async.cuh        load_async, load_rows_async, commit_async, wait_async: a warp's own
 //                               asynchronous loads
-//   ops/global/bulk.cuh         load_async, store_async, commit_stores, wait_stores: the copy engine, row
-//                               after row
-//   ops/global/tensor.cuh       load_async, store_async: the copy engine, through a TensorMap
+//
+// With the copy engine, for Hopper only and not included here:
+//
+//   sm90/bulk.cuh               load_async, store_async, commit_stores, wait_stores: row after row
+//   sm90/tensor.cuh             load_async, store_async: through a TensorMap
+//   sm90/tensor_map.cuh         TensorMap: a matrix for the copy engine; sm90/make_tensor_map.h makes one
 //
 // They are built on the functions of vm/ptx/, one thin function for each PTX instruction.
 //
 // Products of warpgroups are not tile operations: their operands lie in pages and in registers that the
-// compiler must see (vm/ptx/wgmma.cuh). fp8 can be added in types/element.cuh.
+// compiler must see (vm/ptx/sm90/wgmma.cuh). fp8 can be added in types/element.cuh.
 #pragma once
 
 #include "vm/tiles/ops/global/async.cuh"
-#include "vm/tiles/ops/global/bulk.cuh"
 #include "vm/tiles/ops/global/load_store.cuh"
-#include "vm/tiles/ops/global/tensor.cuh"
 #include "vm/tiles/ops/register/convert.cuh"
 #include "vm/tiles/ops/register/map.cuh"
 #include "vm/tiles/ops/register/mma.cuh"

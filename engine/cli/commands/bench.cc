@@ -1,8 +1,6 @@
 // serval bench: prompt and generation speed in tokens per second, in the row format of llama-bench.
 #include <algorithm>
 #include <chrono>
-#include <iterator>
-#include <string_view>
 #include <thread>
 
 #include "fmt/format.h"
@@ -12,12 +10,10 @@
 #include "engine/cli/flags/common_options.h"
 #include "engine/cli/input/signals.h"
 #include "engine/cli/measure/depth_bench.h"
-#include "engine/cli/measure/exchange_bench.h"
 #include "engine/cli/measure/serving_bench.h"
 #include "engine/cli/output/json_text.h"
 #include "engine/cli/output/output.h"
 #include "engine/cli/output/speed.h"
-#include "engine/exchange/exchange_program.h"
 #include "engine/runtime/options.h"
 #include "vm/base/statistics.h"
 #include "vm/state/output.h"
@@ -30,8 +26,7 @@ constexpr const char* kExamples =
     "  serval bench -p 64,256 -n 32 -r 3 -o json\n"
     "  serval bench -m llama-3.2-1b --random-weights 1 -p 16 -n 8 -r 1 -b 1,4\n"
     "  serval bench -m llama-3.2-1b --random-weights 1 -p 0 -n 128 -d 0,8192 --record results.jsonl\n"
-    "  serval bench --requests 100 --input 200 --output 50 --rate 4\n"
-    "  serval bench --op all-reduce --bytes 16K,64K,1M --gpus 0,1\n";
+    "  serval bench --requests 100 --input 200 --output 50 --rate 4\n";
 
 constexpr int kMaxRepetitions = 10000;
 constexpr int kMaxRequests = 1000000;
@@ -53,14 +48,10 @@ struct Flags {
   RequestSize size{512, 128};
   std::string lengths;
   double rate = 0;
-  std::string op;  // not empty: runs this operation instead of tests
-  std::vector<uint64_t> bytes;
 
   void declare(FlagSet& set);
   void declare_serving(FlagSet& set);
-  void declare_op(FlagSet& set);
   void check(const FlagSet& set) const;
-  void check_op(const FlagSet& set) const;
   void fill_defaults();
 };
 
@@ -98,7 +89,6 @@ void Flags::declare(FlagSet& set) {
         trace_tokens = static_cast<int>(parse_integer(v, 1, kMostLaunchPasses));
       });
   declare_serving(set);
-  declare_op(set);
   declare_engine(set, engine);
   declare_max_sequences(set, engine);
   declare_capacity(set, engine);
@@ -110,8 +100,7 @@ void Flags::declare(FlagSet& set) {
       "--compare", "NAME",
       "with --depth: also time the generation of torch, LibTorch's operators replayed from a CUDA graph",
       [this](const FlagValue& v) { compare = parse_choice(v, {"torch"}); });
-  set.value("--record", "FILE",
-            "with --depth, --requests or --op: append each result to FILE, as one line of JSON",
+  set.value("--record", "FILE", "with --depth or --requests: append each result to FILE, as one line of JSON",
             [this](const FlagValue& v) { record_file = parse_text(v); });
   set.examples(kExamples);
 }
@@ -137,36 +126,6 @@ void Flags::declare_serving(FlagSet& set) {
             });
 }
 
-void Flags::declare_op(FlagSet& set) {
-  set.group("One operation, instead of tests");
-  set.value("--op", "NAME",
-            "all-reduce: what ranks (--gpus) exchange in a layer, alone, beside NCCL's for as many bytes",
-            [this](const FlagValue& v) { op = parse_choice(v, {"all-reduce"}); });
-  set.list("--bytes", "LIST",
-           fmt::format("with --op: sizes, multiples of {}K, a row of {} bf16, as 16K,1M. Default: "
-                       "16K,64K,256K,1M,4M,16M",
-                       kExchangeRowBytes >> 10, kExchangeCols),
-           [this](const FlagValue& v) {
-             const std::vector<uint64_t> more = parse_size_list(v, kExchangeRowBytes, kMostExchangeRows);
-             bytes.insert(bytes.end(), more.begin(), more.end());
-           });
-}
-
-// --op loads no model and uses only GPUs.
-void Flags::check_op(const FlagSet& set) const {
-  constexpr std::string_view kOfOp[] = {"--op",          "--bytes",    "--gpus",          "--backend",
-                                        "--repetitions", "--json",     "--output-format", "--record",
-                                        "--progress",    "--log-level"};
-  for (const std::string& flag : set.given()) {
-    if (std::ranges::find(kOfOp, flag) == std::end(kOfOp))
-      throw Error(ErrorKind::kUsage,
-                  fmt::format("--op and {}: set either, not both{}", flag, set.see_help()));
-  }
-  if (engine.backend != "auto" && engine.backend != "device")
-    throw Error(ErrorKind::kUsage,
-                fmt::format("--backend: {}; --op needs GPUs{}", engine.backend, set.see_help()));
-}
-
 void Flags::check(const FlagSet& set) const {
   const auto need = [&](const char* needed, std::initializer_list<const char*> flags) {
     for (const char* flag : flags) {
@@ -175,12 +134,10 @@ void Flags::check(const FlagSet& set) const {
     }
   };
   if (depths.empty()) need("--depth", {"--launch-passes", "--trace-tokens", "--compare"});
-  if (depths.empty() && requests == 0 && op.empty()) need("--depth, --requests or --op", {"--record"});
-  if (op.empty()) need("--op", {"--bytes"});
+  if (depths.empty() && requests == 0) need("--depth or --requests", {"--record"});
   if (requests == 0) need("--requests", {"--input", "--output", "--lengths", "--rate", "--max-sequences"});
   if (requests > 0 && !depths.empty())
     throw Error(ErrorKind::kUsage, "--requests and --depth: set either, not both" + set.see_help());
-  if (!op.empty()) check_op(set);
 }
 
 void Flags::fill_defaults() {
@@ -189,9 +146,6 @@ void Flags::fill_defaults() {
   if (prompt_lengths.empty()) prompt_lengths = {kDefaultPrompt};
   if (generation_lengths.empty()) generation_lengths = {kDefaultGeneration};
   if (batch_sizes.empty()) batch_sizes = {1};
-  if (bytes.empty()) {
-    for (const uint64_t rows : {1, 4, 16, 64, 256, 1024}) bytes.push_back(rows * kExchangeRowBytes);
-  }
   if (output.json) format = "json";
 }
 
@@ -418,18 +372,8 @@ int bench_requests(const Flags& flags) {
   return run_serving_bench(bench);
 }
 
-int bench_exchange(const Flags& flags) {
-  return run_exchange_bench({.gpus = flags.engine.gpus,
-                             .bytes = flags.bytes,
-                             .repetitions = flags.repetitions,
-                             .format = flags.format,
-                             .record_file = flags.record_file,
-                             .progress = flags.output.progress});
-}
-
 int bench(Flags flags) {
   flags.fill_defaults();
-  if (!flags.op.empty()) return bench_exchange(flags);
   if (flags.requests > 0) return bench_requests(flags);
   const std::vector<Test> tests = tests_of(flags);
   if (!flags.depths.empty()) return bench_depths(flags, tests);

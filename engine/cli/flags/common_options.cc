@@ -1,8 +1,6 @@
 #include "engine/cli/flags/common_options.h"
 
-#include <bit>
 #include <climits>
-#include <numeric>
 #include <random>
 
 #include "fmt/format.h"
@@ -39,21 +37,6 @@ LogitBias parse_logit_bias(const FlagValue& value) {
   const auto token = static_cast<int32_t>(parse_integer(part(0, sign), 0, INT32_MAX));
   return {token,
           static_cast<float>(parse_number(part(number, value.text.size()), sampling_range::kLogitBias))};
-}
-
-// A number of GPUs, or a list of GPU indices.
-std::vector<int> parse_gpus(const FlagValue& value) {
-  constexpr int kMaxGpu = 63;
-  std::vector<int> gpus;
-  if (value.text.find(',') != std::string::npos) {
-    gpus = parse_integer_list(value, 0, kMaxGpu);
-  } else {
-    gpus.resize(static_cast<size_t>(parse_integer(value, 1, kMaxDevices)));
-    std::iota(gpus.begin(), gpus.end(), 0);
-  }
-  if (gpus.size() > kMaxDevices || !std::has_single_bit(gpus.size()))
-    reject(value, fmt::format("is {} GPUs; expected 1, 2, 4 or 8", gpus.size()));
-  return gpus;
 }
 
 std::string load_line(const Model& model, double seconds) {

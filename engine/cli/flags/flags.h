@@ -38,8 +38,6 @@ class FlagSet {
   bool parse(const std::vector<std::string>& arguments);
   // Returns whether the flag with that long name was on the command line.
   bool given(const std::string& long_name) const;
-  // The long names of all flags that were on it.
-  const std::vector<std::string>& given() const { return given_; }
   std::string help() const;
   // The end of error lines: where to find the help.
   std::string see_help() const;

@@ -1,11 +1,14 @@
 #include "engine/cli/flags/parse_value.h"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cmath>
+#include <numeric>
 #include <system_error>
 
 #include "vm/base/error.h"
+#include "vm/program.h"
 
 namespace serval::cli {
 namespace {
@@ -74,6 +77,20 @@ std::vector<int> parse_integer_list(const FlagValue& value, int low, int high) {
   return numbers;
 }
 
+std::vector<int> parse_gpus(const FlagValue& value) {
+  constexpr int kMaxGpu = 63;
+  std::vector<int> gpus;
+  if (value.text.find(',') != std::string::npos) {
+    gpus = parse_integer_list(value, 0, kMaxGpu);
+  } else {
+    gpus.resize(static_cast<size_t>(parse_integer(value, 1, kMaxDevices)));
+    std::iota(gpus.begin(), gpus.end(), 0);
+  }
+  if (gpus.size() > kMaxDevices || !std::has_single_bit(gpus.size()))
+    reject(value, fmt::format("is {} GPUs; expected 1, 2, 4 or 8", gpus.size()));
+  return gpus;
+}
+
 float parse_real(const FlagValue& value, float low, float high, LowerBound bound) {
   double wide = 0;
   const std::errc error = read_number(value.text, &wide).ec;
@@ -103,18 +120,6 @@ MemorySize parse_memory_size(const FlagValue& value) {
     reject(value, "is neither bytes, as 512M or 8G, nor a share, as 80%");
   const int shift = unit == std::string_view::npos ? 0 : kUnitBits * static_cast<int>(unit + 1);
   return {static_cast<uint64_t>(parse_integer(number, 1, kMostBytes >> shift)) << shift, 0};
-}
-
-std::vector<uint64_t> parse_size_list(const FlagValue& value, uint64_t unit, uint64_t most) {
-  std::vector<uint64_t> sizes;
-  for (const FlagValue& item : items_of(value)) {
-    if (item.text.ends_with('%')) reject(item, "is not a number of bytes, as 16384, 16K or 1M");
-    const uint64_t bytes = parse_memory_size(item).bytes;
-    if (bytes % unit != 0 || bytes > most * unit)
-      reject(item, fmt::format("is not a multiple of {} bytes, up to {} of them", unit, most));
-    sizes.push_back(bytes);
-  }
-  return sizes;
 }
 
 std::string parse_choice(const FlagValue& value, const std::vector<std::string>& choices) {

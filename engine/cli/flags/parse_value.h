@@ -31,6 +31,9 @@ uint64_t parse_unsigned(const FlagValue& value, uint64_t high, std::string_view 
 // Comma-separated whole numbers, each within the limits; at least one.
 std::vector<int> parse_integer_list(const FlagValue& value, int low, int high);
 
+// A number of GPUs, 1 to kMaxDevices, or a list of GPU indices: a power of two of them.
+std::vector<int> parse_gpus(const FlagValue& value);
+
 // A finite number, low <= x <= high, or low < x <= high. The comparison is made after rounding to float.
 enum class LowerBound { kIncluded, kExcluded };
 float parse_real(const FlagValue& value, float low, float high, LowerBound bound = LowerBound::kIncluded);
@@ -41,10 +44,6 @@ struct MemorySize {
   double share = 0;  // above 0, up to 1
 };
 MemorySize parse_memory_size(const FlagValue& value);
-
-// Comma-separated sizes as parse_memory_size() reads them, in bytes, at least one. Each is a multiple of
-// `unit`, at most `most` times `unit`.
-std::vector<uint64_t> parse_size_list(const FlagValue& value, uint64_t unit, uint64_t most);
 
 // One of `choices`, exactly.
 std::string parse_choice(const FlagValue& value, const std::vector<std::string>& choices);

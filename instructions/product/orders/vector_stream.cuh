@@ -27,8 +27,8 @@
 #include "instructions/product/orders/vector_stream/outputs.cuh"
 #include "instructions/product/orders/vector_stream/plan.cuh"
 #include "instructions/product/orders/vector_stream/products.cuh"
+#include "vm/device/architecture.cuh"
 #include "vm/device/op.cuh"
-#include "vm/device/roles.cuh"
 #include "vm/layout/activation_image.h"
 #include "vm/layout/page_image.h"
 

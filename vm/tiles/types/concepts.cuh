@@ -57,17 +57,10 @@ concept SharedTileAround =
     AnySharedTile<T> && SameElement<T, Tile> && T::kRows == Tile::kRows&& T::kCols % Tile::kCols == 0 &&
     Tile::kCols % kBaseTile == 0;
 
-// A tile of the same matrix as another tile, with one thing changed: the type, to or from fp32; the layout;
-// or rows and columns, in the other layout.
+// A tile of the same matrix as another tile in another type, to or from fp32.
 template <class T, class Tile>
 concept ConversionOf = AnyRegisterTile<T> && SameShape<T, Tile> && T::kLayout == Tile::kLayout &&
                        (FloatTile<T> != FloatTile<Tile>);
-template <class T, class Tile>
-concept OtherLayoutOf =
-    OperandTile<T> && SameElement<T, Tile> && SameShape<T, Tile> && T::kLayout != Tile::kLayout;
-template <class T, class Tile>
-concept TransposeOf = OperandTile<T> && SameElement<T, Tile> &&
-                      T::kRows == Tile::kCols&& T::kCols == Tile::kRows&& T::kLayout != Tile::kLayout;
 
 // One mma instruction covers 16 rows of d, 8 of its columns and 16 terms.
 template <class D, int kTerms>

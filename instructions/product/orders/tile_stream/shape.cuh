@@ -1,5 +1,5 @@
 // The shape of a tile stream's record and its division into steps
-// (instructions/product/orders/tile_stream.cuh).
+// (instructions/product/orders/sm90/tile_stream.cuh).
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,7 @@
 #include "instructions/common/operands.cuh"
 #include "instructions/common/residual.h"
 #include "instructions/product/operands.cuh"
-#include "vm/device/isa.h"
-#include "vm/device/op.cuh"
-#include "vm/device/shared.cuh"
+#include "vm/device/architecture.cuh"
 #include "vm/layout/kv_cache.h"
 #include "vm/layout/slab_image.h"
 #include "vm/layout/units.h"
@@ -21,8 +19,6 @@ using serval::kTileUnits;
 inline constexpr uint32_t kWarpUnits = 2;
 inline constexpr uint32_t kWarpgroupUnits = kWarpgroupWarps * kWarpUnits;
 inline constexpr uint32_t kWarpgroups = kConsumerWarps / kWarpgroupWarps;
-inline constexpr uint32_t kPieceBytes = kPageBytes / kTileUnits;  // of a unit, in a slab
-inline constexpr uint32_t kSlabWords = kPieceBytes / sizeof(uint32_t);
 // Squares of the residual are added up for as many columns as a warpgroup finishes.
 inline constexpr uint32_t kSquaresCols = kSquareColsOfGemm;
 static_assert(kSquaresCols == kWarpgroupWarps * kWarpUnits * kUnitRows);
@@ -33,7 +29,6 @@ static_assert(kStagedTokens % slab_image::kSwizzledRows == 0);
 inline constexpr uint32_t kStagedValues = kStagedTokens / 2;  // sums of a lane in them
 inline constexpr uint32_t kStagedRowFloats = kWarpgroupWarps * kWarpUnits * kUnitRows;
 inline constexpr uint32_t kBuffers = 2;
-inline constexpr uint32_t kResidualPart = 2;  // asks Stream::pages_of() for the residual instead of weights
 inline constexpr uint32_t kPairUnits = kTileUnits / 2;  // of each of two matrices, if the tile is not wide
 // A wide tile has two halves, each a page of a slab.
 inline constexpr uint32_t kWideHalves = 2;
@@ -78,13 +73,6 @@ __device__ __forceinline__ void take_columns(Shape& shape, uint32_t first, uint3
                                               : end / page_image::kPanelCols * slab_image::kSlabsOfPanel;
   shape.num_slabs = end_slab - shape.first_slab;
 }
-
-// Source of pages: weights, or the residual.
-struct Pages {
-  const std::byte* map;  // a tensor map: of a matrix, with a row of words for each unit, or of the residual
-  uint32_t unit;         // the first unit, or the first column
-  uint64_t policy = 0;   // L2 policy, for weights
-};
 
 // How a record is divided: computed once, read by every role.
 struct Plan {
@@ -204,13 +192,6 @@ __device__ __forceinline__ Shape shape_of(const RecordBuffer& buffer, const Op& 
     shape.kv_heads = op.kv_heads;
   }
   return shape;
-}
-// Pages of the tile's first (half 0) or second (half 1) 8 units.
-template <HasProduct Op>
-__device__ __forceinline__ Pages weight_pages(const BoundProgram& program, const Op& op, uint32_t half) {
-  const WeightUnit at = find_weights(op, op.first_unit + half * kWarpgroupUnits, 0);
-  const bool halves = matrices_of<Op>() == 1 && (op.num_units <= kWarpgroupUnits || has_halves_apart(op));
-  return {tensor_map(program, weight_tensor(op, at.tensor), halves), at.index};
 }
 template <class Config, HasProduct Op>
 __device__ __forceinline__ constexpr uint32_t most_units() {

@@ -9,7 +9,7 @@
 #include "instructions/common/residual.cuh"
 #include "instructions/common/residual.h"
 #include "instructions/product/orders/vector_stream/plan.cuh"
-#include "vm/device/roles.cuh"
+#include "vm/device/architecture.cuh"
 #include "vm/ptx/math.cuh"
 #include "vm/ptx/memory.cuh"
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "instructions/product/operands.cuh"
-#include "vm/device/roles.cuh"
+#include "vm/device/architecture.cuh"
 #include "vm/layout/page_image.h"
 
 namespace serval::device::vector_stream {

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "instructions/product/orders/vector_stream/plan.cuh"
-#include "vm/device/roles.cuh"
+#include "vm/device/architecture.cuh"
 #include "vm/layout/activation_image.h"
 #include "vm/layout/page_image.h"
 #include "vm/ptx/memory.cuh"

@@ -1,8 +1,7 @@
-// Conversions of a tile to another type or layout, and its transpose.
+// Conversions of a tile to another type.
 #pragma once
 
 #include "vm/ptx/convert.cuh"
-#include "vm/ptx/mma.cuh"
 #include "vm/tiles/types/concepts.cuh"
 
 namespace serval::tiles {
@@ -35,26 +34,6 @@ __device__ __forceinline__ void convert(Dst& dst, const Src& src) {
         dst.quadrant[r][c] = detail::unpack<typename Src::ElementType>(src.quadrant[r][c]);
       }
     }
-  }
-}
-
-// dst = src in the other layout, which turns the result of a product into an operand.
-template <OperandTile Src, OtherLayoutOf<Src> Dst>
-__device__ __forceinline__ void swap_layout(Dst& dst, const Src& src) {
-#pragma unroll
-  for (int r = 0; r < Src::kQuadrantRows; ++r) {
-#pragma unroll
-    for (int c = 0; c < Src::kQuadrantCols; ++c) dst.quadrant[r][c] = ptx::transpose_8x8(src.quadrant[r][c]);
-  }
-}
-
-// dst = srcᵀ in the other layout: the same registers under other names.
-template <OperandTile Src, TransposeOf<Src> Dst>
-__device__ __forceinline__ void transpose(Dst& dst, const Src& src) {
-#pragma unroll
-  for (int r = 0; r < Src::kQuadrantRows; ++r) {
-#pragma unroll
-    for (int c = 0; c < Src::kQuadrantCols; ++c) dst.quadrant[c][r] = src.quadrant[r][c];
   }
 }
 

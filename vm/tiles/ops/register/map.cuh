@@ -111,15 +111,4 @@ __device__ __forceinline__ void map_columns(Tile& dst, const Tile& src, const Co
   }
 }
 
-// dst[r, c] = rows[r]
-template <AccumulatorTile Tile>
-__device__ __forceinline__ void broadcast_rows(Tile& dst, const RowVector<Tile>& rows) {
-  map_rows(dst, dst, rows, [](float, float of_row, uint32_t) { return of_row; });
-}
-// dst[r, c] = columns[c]
-template <AccumulatorTile Tile>
-__device__ __forceinline__ void broadcast_columns(Tile& dst, const ColumnVector<Tile>& columns) {
-  map_columns(dst, dst, columns, [](float, float of_column, uint32_t) { return of_column; });
-}
-
 }  // namespace serval::tiles

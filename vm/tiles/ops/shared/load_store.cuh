@@ -1,7 +1,7 @@
 // Copies between shared memory and registers by one warp.
 #pragma once
 
-#include "vm/ptx/mma.cuh"
+#include "vm/ptx/ptx.cuh"
 #include "vm/tiles/ops/register/terms.cuh"
 #include "vm/tiles/types/concepts.cuh"
 

@@ -1,0 +1,31 @@
+// Where the pages of a tile stream's record come from: boxes of weights, or of the residual
+// (instructions/product/orders/sm90/tile_stream.cuh).
+#pragma once
+
+#include <cstdint>
+
+#include "instructions/common/operands.cuh"
+#include "instructions/product/orders/tile_stream/shape.cuh"
+
+namespace serval::device::tile_stream {
+
+inline constexpr uint32_t kPieceBytes = kPageBytes / kTileUnits;  // of a unit, in a slab
+inline constexpr uint32_t kSlabWords = kPieceBytes / sizeof(uint32_t);
+inline constexpr uint32_t kResidualPart = 2;  // asks Stream::pages_of() for the residual instead of weights
+
+// Source of pages: weights, or the residual.
+struct Pages {
+  const std::byte* map;  // a tensor map: of a matrix, with a row of words for each unit, or of the residual
+  uint32_t unit;         // the first unit, or the first column
+  uint64_t policy = 0;   // L2 policy, for weights
+};
+
+// Pages of the tile's first (half 0) or second (half 1) 8 units.
+template <HasProduct Op>
+__device__ __forceinline__ Pages weight_pages(const BoundProgram& program, const Op& op, uint32_t half) {
+  const WeightUnit at = find_weights(op, op.first_unit + half * kWarpgroupUnits, 0);
+  const bool halves = matrices_of<Op>() == 1 && (op.num_units <= kWarpgroupUnits || has_halves_apart(op));
+  return {tensor_map(program, weight_tensor(op, at.tensor), halves), at.index};
+}
+
+}  // namespace serval::device::tile_stream

@@ -1,0 +1,366 @@
+// The products of a tile: a warp loads its pieces of the weights into registers, and wgmma takes the
+// activations from shared memory.
+#pragma once
+
+#include <cstdint>
+
+#include "instructions/product/orders/tile_stream/shape.cuh"
+#include "vm/device/sm90/roles.cuh"
+#include "vm/layout/slab_image.h"
+
+namespace serval::device::tile_stream {
+
+// A step multiplies half a slab: two products, each with four registers of weights.
+inline constexpr uint32_t kHighTerms = kPieceBytes / 2;  // bytes from a slab's low half to its high one
+
+// Offsets of a lane's operands in a page. A warp has two units: neighbours if the tile has one matrix, the
+// same unit of both if it has two.
+struct WarpPieces {
+  uint32_t first;
+  uint32_t second;  // distance from the first unit's piece
+
+  template <class Role>
+  __device__ __forceinline__ WarpPieces(const Role& role, bool pairs)
+      : first(role.warp * (pairs ? 1 : kWarpUnits) * kPieceBytes +
+              role.lane * static_cast<uint32_t>(sizeof(uint4))),
+        second(pairs ? kPageBytes / 2 : kPieceBytes) {}
+};
+
+// A wgmma takes at most 128 tokens: threads of a 512-thread block have too few registers for 256.
+template <class Config>
+struct Sums {
+  static constexpr uint32_t kInstructions = Config::kTileTokens > 128 ? Config::kTileTokens / 128 : 1;
+  static constexpr uint32_t kTokens = Config::kTileTokens / kInstructions;  // tokens of an instruction
+  static constexpr uint32_t kValues = kTokens / 2;
+};
+
+// Issues half of a slab's products as kInstructions wgmmas a product. The caller has executed wgmma_fence().
+template <class Config, uint32_t kInstructions = Sums<Config>::kInstructions>
+__device__ __forceinline__ void begin_half(ptx::WgmmaOperand rows, const uint32_t (&terms)[2][4],
+                                           float (&d)[Config::kTileTokens / 2], bool first) {
+  constexpr uint32_t kValues = Sums<Config>::kValues;
+#pragma unroll
+  for (uint32_t j = 0; j < 2; ++j) {
+#pragma unroll
+    for (uint32_t h = 0; h < kInstructions; ++h)
+      ptx::wgmma_bf16<kValues * 2>(
+          reinterpret_cast<float(&)[kValues]>(d[h * kValues]), terms[j],
+          rows + h * (kValues * 2 * slab_image::kRowBytes / 16) + j * 2 * ptx::kWgmmaNextTerms,
+          j != 0 || !first);
+  }
+}
+template <class Role>
+__device__ __forceinline__ uint32_t page_address(const Role& role, uint32_t page) {
+  return ptx::shared_address(role.s.ring[page % Role::Config::kRingPages]);
+}
+template <class Role>
+__device__ __forceinline__ ptx::WgmmaOperand panel_operand(const Role& role, uint32_t panel) {
+  return ptx::wgmma_operand(Role::Config::uniform(ptx::shared_address(role.s.activations) +
+                                                  activation_buffer<typename Role::Config>(panel)));
+}
+
+// A copy of the role's counts of pages and panels for a loop: the compiler keeps the role's own in memory.
+struct Position {
+  uint32_t page, panel, lane;
+
+  template <class Role>
+  __device__ __forceinline__ explicit Position(const Role& role)
+      : page(Role::Config::uniform(role.next_page)),
+        panel(Role::Config::uniform(role.next_panel)),
+        lane(ptx::thread_index() % kWarpThreads) {}
+};
+
+// Finds the slabs of a tile's weights in the ring: one a page, or two.
+template <class Role>
+class Slabs {
+ public:
+  __device__ __forceinline__ Slabs(Role& role, const WarpPieces& pieces, bool two_a_page)
+      : role_(role), pieces_(pieces), two_a_page_(two_a_page) {}
+
+  // Waits for slab `slab` and returns the address of the warp's operands in it.
+  __device__ __forceinline__ uint32_t wait(const Position& at, uint32_t slab) const {
+    const bool second = two_a_page_ && slab % 2 != 0;
+    if (!second) role_.wait_next_page(at.page);
+    return page_address(role_, at.page) + pieces_.first + (second ? kPageBytes / 2 : 0);
+  }
+  // The warp has loaded its operands of slab `slab` out of `slabs`.
+  __device__ __forceinline__ void free(Position& at, uint32_t slab, uint32_t slabs) const {
+    if (two_a_page_ && slab % 2 == 0 && slab + 1 < slabs) return;
+    role_.free_page(at.page++, at.lane);
+  }
+
+ private:
+  Role& role_;
+  const WarpPieces& pieces_;
+  const bool two_a_page_;
+};
+
+// Gives the sums a value. wgmma counts its sums as read even when it overwrites them, so without this the
+// compiler would keep them alive from one record to the next.
+template <uint32_t kValues>
+__device__ __forceinline__ void clear_sums(float (&d)[kValues]) {
+#pragma unroll
+  for (float& sum : d) sum = 0;
+}
+
+// d += weights × activations, for tiles of many tokens. The operands of one half of a slab are loaded while
+// the other half is multiplied. This takes 16 registers, which is all that the sums leave.
+template <class Format, uint32_t kInstructions, class Role>
+__device__ __forceinline__ void multiply_halves(Role& role, const WarpPieces& pieces, bool two_a_page,
+                                                uint32_t slabs, float (&d)[Role::Config::kTileTokens / 2]) {
+  using Config = typename Role::Config;
+  Position at(role);
+  const Slabs weights(role, pieces, two_a_page);
+#pragma unroll 1
+  for (uint32_t slab = 0; slab < slabs; ++slab, ++at.panel) {
+    typename Format::Terms low, high;
+    const ptx::WgmmaOperand rows = panel_operand(role, at.panel);
+    const uint32_t from = weights.wait(at, slab);
+    ptx::wgmma_wait<1>();  // waits for the low half of the previous slab
+    Format::load_terms(low, from, pieces.second);
+    role.wait_next_panel(at.panel);
+    ptx::wgmma_fence();
+    begin_half<Config, kInstructions>(rows, low, d, slab == 0);
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<1>();  // waits for the previous slab
+    if (slab > 0) role.free_panel(at.panel - 1, at.lane);
+    Format::load_terms(high, from + kHighTerms, pieces.second);
+    ptx::wgmma_fence();
+    begin_half<Config, kInstructions>(rows + ptx::kWgmmaNextTerms, high, d, false);
+    ptx::wgmma_commit();
+    weights.free(at, slab, slabs);
+  }
+  ptx::wgmma_wait<0>();
+  exit_if_requested(&role.s.exit);
+  role.free_panel(at.panel - 1, at.lane);
+}
+
+// Pages and panels of a tile of few tokens, where a panel has two slabs. The code around the products takes
+// longer than the products themselves and bounds their speed, so it has few instructions a slab.
+template <class Format, class Role>
+class PairedSlabs {
+ public:
+  using Config = typename Role::Config;
+  static_assert(Config::kPanelSlabs == 2);
+
+  __device__ __forceinline__ PairedSlabs(Role& role, const WarpPieces& pieces)
+      : role_(role),
+        second_(pieces.second),
+        lane_(ptx::thread_index() % kWarpThreads),
+        page_(Config::uniform(role.next_page)),
+        panel_(Config::uniform(role.next_panel)),
+        ring_(ptx::shared_address(role.s.ring) + pieces.first),
+        panels_(ptx::shared_address(role.s.activations)) {}
+
+  __device__ __forceinline__ void wait_page() const {
+    wait_phase_or_exit(&role_.s.page_landed[page_.at], page_.parity, &role_.s.exit);
+  }
+  __device__ __forceinline__ void wait_page_and_panel() const {
+    wait_phases_or_exit(&role_.s.page_landed[page_.at], page_.parity, &role_.s.panel_landed[panel_.at],
+                        panel_.parity, &role_.s.exit);
+  }
+  // Loads the warp's operands of half a slab, `offset` bytes after the page's first half.
+  __device__ __forceinline__ void load(typename Format::Terms& terms, uint32_t offset) const {
+    Format::load_terms(terms, ring_ + page_.at * kPageBytes + offset, second_);
+  }
+  // Operand of the panel's first slab; the second is kNextSlab further on. Call it before waiting: it
+  // shuffles the value between lanes so that the compiler knows it to be warp-uniform.
+  static constexpr ptx::WgmmaOperand kNextSlab = Config::kSlabBytes / ptx::kWgmmaUnit;
+  __device__ __forceinline__ ptx::WgmmaOperand operand() const {
+    return ptx::wgmma_operand(Config::uniform(panels_ + panel_.at * Config::kPanelBytes));
+  }
+  // The warp has loaded its operands of the page.
+  __device__ __forceinline__ void free_page() {
+    role_.free_page_at(page_.at, lane_);
+    page_.advance();
+  }
+  // The panel's products are issued. free_previous_panel() frees it once they are complete.
+  __device__ __forceinline__ void advance_panel() {
+    previous_panel_ = panel_.at;
+    panel_.advance();
+  }
+  __device__ __forceinline__ void free_previous_panel() const { role_.free_panel_at(previous_panel_, lane_); }
+
+ private:
+  Role& role_;
+  const uint32_t second_;  // bytes from the warp's first piece to its second
+  const uint32_t lane_;
+  RingPlace<Config::kRingPages> page_;
+  RingPlace<Config::kPanelBuffers> panel_;
+  const uint32_t ring_, panels_;
+  uint32_t previous_panel_ = 0;
+};
+
+// multiply_halves() for few tokens: keeps two whole slabs in flight.
+template <class Format, class Role>
+__device__ __forceinline__ void multiply_slabs(Role& role, const WarpPieces& pieces, bool two_a_page,
+                                               uint32_t slabs, float (&d)[Role::Config::kTileTokens / 2]) {
+  using Config = typename Role::Config;
+  PairedSlabs<Format, Role> at(role, pieces);
+  typename Format::Terms low[2], high[2];
+  const auto load = [&](uint32_t k, uint32_t offset) {
+    at.load(low[k], offset);
+    at.load(high[k], offset + kHighTerms);
+  };
+  const auto begin = [&](ptx::WgmmaOperand rows, uint32_t k, bool first) {
+    ptx::wgmma_fence();
+    begin_half<Config>(rows, low[k], d, first);
+    begin_half<Config>(rows + ptx::kWgmmaNextTerms, high[k], d, false);
+    ptx::wgmma_commit();
+  };
+  uint32_t slab = 0;
+#pragma unroll 1
+  for (; slab + 2 <= slabs; slab += 2) {
+    const ptx::WgmmaOperand rows = at.operand();
+    at.wait_page_and_panel();
+    ptx::wgmma_wait<1>();
+    load(0, 0);
+    begin(rows, 0, slab == 0);
+    if (!two_a_page) {
+      at.free_page();
+      at.wait_page();
+    }
+    ptx::wgmma_wait<1>();  // the previous panel has been multiplied
+    load(1, two_a_page ? kPageBytes / 2 : 0);
+    if (slab > 0) at.free_previous_panel();
+    begin(rows + at.kNextSlab, 1, false);
+    at.free_page();
+    at.advance_panel();
+  }
+  ptx::wgmma_wait<0>();
+  if (slab < slabs) {
+    if (slab > 0) at.free_previous_panel();
+    const ptx::WgmmaOperand rows = at.operand();
+    at.wait_page_and_panel();
+    load(0, 0);
+    begin(rows, 0, slab == 0);
+    at.free_page();
+    at.advance_panel();
+    ptx::wgmma_wait<0>();
+  }
+  exit_if_requested(&role.s.exit);
+  at.free_previous_panel();
+}
+
+// multiply_slabs() for a wide tile: each slab of activations meets one page for each half of the tile, in two
+// steps, since twice the sums leave few registers for operands.
+template <class Format, class Role>
+__device__ __forceinline__ void multiply_wide(Role& role, const WarpPieces& pieces, uint32_t slabs,
+                                              WideSums<typename Role::Config>& d) {
+  using Config = typename Role::Config;
+  PairedSlabs<Format, Role> at(role, pieces);
+  typename Format::Terms low, high;
+#pragma unroll 1
+  for (uint32_t slab = 0; slab < slabs; ++slab) {
+    const uint32_t of_panel = slab % 2;
+    const ptx::WgmmaOperand rows = at.operand() + of_panel * at.kNextSlab;
+    if (of_panel == 0) {
+      at.wait_page_and_panel();
+    } else {
+      at.wait_page();
+    }
+#pragma unroll
+    for (uint32_t half = 0; half < kWideHalves; ++half) {
+      if (half > 0) at.wait_page();
+      ptx::wgmma_wait<1>();
+      at.load(low, 0);
+      ptx::wgmma_fence();
+      begin_half<Config>(rows, low, d[half], slab == 0);
+      ptx::wgmma_commit();
+      ptx::wgmma_wait<1>();
+      if (half == 0 && of_panel == 0 && slab > 0)
+        at.free_previous_panel();  // everything before it has been multiplied
+      at.load(high, kHighTerms);
+      ptx::wgmma_fence();
+      begin_half<Config>(rows + ptx::kWgmmaNextTerms, high, d[half], false);
+      ptx::wgmma_commit();
+      at.free_page();
+    }
+    if (of_panel != 0 || slab + 1 == slabs) at.advance_panel();
+  }
+  ptx::wgmma_wait<0>();
+  exit_if_requested(&role.s.exit);
+  at.free_previous_panel();
+}
+
+// For a warpgroup without units in the tile: frees pages (of two slabs) and panels as they land.
+template <class Role>
+__device__ __forceinline__ void skip_slabs(Role& role, uint32_t slabs) {
+  constexpr uint32_t kPanelSlabs = Role::Config::kPanelSlabs;
+#pragma unroll 1
+  for (uint32_t slab = 0; slab < slabs; ++slab) {
+    if (slab % 2 == 0) {
+      role.wait_next_page(role.next_page);
+      role.free_page(role.next_page++);
+    }
+    if (slab % kPanelSlabs != 0) continue;
+    role.wait_next_panel(role.next_panel);
+    role.free_panel(role.next_panel++, role.lane);
+  }
+  exit_if_requested(&role.s.exit);
+}
+
+template <class Config>
+__device__ __forceinline__ uint32_t panels_of(uint32_t slabs) {
+  return (slabs + Config::kPanelSlabs - 1) / Config::kPanelSlabs;
+}
+// Runs multiply(), which takes `pages` pages and `panels` panels, with the role's counts saved in shared
+// memory. All warps of the warpgroup start together, and none leaves the kernel before its products are
+// complete.
+template <class Role, class Multiply>
+__device__ __forceinline__ void with_counts_saved(Role& role, uint32_t pages, uint32_t panels,
+                                                  Multiply&& multiply) {
+  role.save_counts();
+  role.start_products();
+  multiply();
+  role.restore_counts();
+  role.next_page = Role::Config::uniform(role.next_page) + pages;
+  role.next_panel = Role::Config::uniform(role.next_panel) + panels;
+}
+
+// True if the first wgmma covers all tokens of the tile, so that a second one would multiply nothing.
+template <class Config>
+__device__ __forceinline__ bool fits_first_instruction(const Plan& plan, uint32_t tile) {
+  if constexpr (!Config::kLeavesOutTokens) return false;
+  return Config::uniform(plan.template tokens<Config>(tile) <= Sums<Config>::kTokens ? 1 : 0) != 0;
+}
+
+// d = weights × activations of token tile `tile`, over the role's next `slabs` slabs.
+template <class Format, class Role>
+__device__ __forceinline__ void multiply(Role& role, const Plan& plan, uint32_t tile, uint32_t slabs,
+                                         float (&d)[Role::Config::kTileTokens / 2]) {
+  using Config = typename Role::Config;
+  const WarpPieces pieces(role,
+                          Config::uniform(static_cast<uint32_t>(plan.shape.units == Units::kPairs)) != 0);
+  clear_sums(d);
+  if (Config::uniform(plan.shape.units == Units::kHalf && role.warp >= kWarpgroupWarps ? 1 : 0) != 0)
+    return skip_slabs(role, slabs);
+  const bool two_a_page = Config::uniform(plan.two_slabs_a_page() ? 1 : 0) != 0;
+  const uint32_t pages = two_a_page ? (slabs + 1) / 2 : slabs;
+  with_counts_saved(role, pages, panels_of<Config>(slabs), [&] {
+    if constexpr (Config::kTileTokens <= 64) {
+      multiply_slabs<Format>(role, pieces, two_a_page, slabs, d);
+    } else if (fits_first_instruction<Config>(plan, tile)) {
+      multiply_halves<Format, 1>(role, pieces, two_a_page, slabs, d);
+    } else {
+      multiply_halves<Format, Sums<Config>::kInstructions>(role, pieces, two_a_page, slabs, d);
+    }
+  });
+}
+
+// d = weights × activations of token tile `tile` over the last K split. Calls add() after each split before
+// it.
+template <class Format, class Role, class Add>
+__device__ __forceinline__ void multiply_parts(Role& role, const Plan& plan, uint32_t tile,
+                                               float (&d)[Role::Config::kTileTokens / 2], Add&& add) {
+  using Config = typename Role::Config;
+  const uint32_t parts = Config::uniform(plan.shape.parts);
+#pragma unroll 1
+  for (uint32_t part = 0;; ++part) {
+    multiply<Format>(role, plan, tile, Config::uniform(plan.part_begin(part + 1) - plan.part_begin(part)), d);
+    if (part + 1 == parts) return;
+    add();
+  }
+}
+
+}  // namespace serval::device::tile_stream
