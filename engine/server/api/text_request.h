@@ -21,6 +21,16 @@ struct ResponseRequest {
   std::string format = R"({"type":"text"})";  // `text.format`, JSON
 };
 
+// Tools as a request states them. Request::tools and Request::chat are made from them (service/encode.h), once
+// the model's format is known.
+struct RequestTools {
+  std::vector<ToolFunction> functions = {};
+  std::string definitions = {};  // for the chat template: JSON, [{"type": "function", "function": {…}}, …]
+  ToolChoice choice = ToolChoice::kNone;
+  std::string chosen = {};  // with kRequired: the only function that may be called; empty: any
+  bool parallel = true;
+};
+
 struct TextRequest {
   TextPath path = TextPath::kCompletions;
   std::vector<Prompt> prompts = {};  // one for a chat
@@ -32,6 +42,7 @@ struct TextRequest {
   bool logprobs = false;
   bool echo = false;
   std::string user = {};
+  RequestTools tools = {};
   ResponseRequest response = {};
 };
 
