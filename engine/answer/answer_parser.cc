@@ -189,7 +189,7 @@ class AnswerParser::State {
   CallHead::Match open_at_start() {
     const size_t spaces = first_not_in(buffer_, kSpaces);
     if (spaces == buffer_.size() && !ended_) return CallHead::Match::kPartly;
-    const CallHead::Match match = open(spaces);
+    const CallHead::Match match = open(spaces, /*is_marked=*/false);
     if (match == CallHead::Match::kNo) at_start_ = false;
     return match;
   }
@@ -208,16 +208,22 @@ class AnswerParser::State {
       if (after == buffer_.size() && !ended_) return false;
       if (after < buffer_.size() && buffer_[after] == '[') ++after;
     }
-    const CallHead::Match match = open(after);
+    const CallHead::Match match = open(after, /*is_marked=*/true);
     if (match == CallHead::Match::kNo) searched_ = marker + opening_.size();  // it is content
     return match != CallHead::Match::kPartly;
   }
 
-  // Begins the call whose object is at `position`, if one is there.
-  CallHead::Match open(size_t position) {
+  // Begins the call whose object is at `position`, if one is there. `is_marked`: a marker says that it is a
+  // call, so that a name is enough where the text ends.
+  CallHead::Match open(size_t position, bool is_marked) {
     const CallHead head = read_call_head(std::string_view(buffer_).substr(position));
-    if (head.match == CallHead::Match::kPartly) return ended_ ? CallHead::Match::kNo : head.match;
-    if (head.match == CallHead::Match::kNo) return head.match;
+    if (head.match == CallHead::Match::kPartly && !ended_) return head.match;
+    if (head.match == CallHead::Match::kPartly && is_marked && !head.name.empty()) {
+      emit(AnswerEvent::Kind::kCallBegin, head.name);
+      drop(buffer_.size());
+      return CallHead::Match::kYes;
+    }
+    if (head.match != CallHead::Match::kYes) return CallHead::Match::kNo;
     drop(position + head.length);
     searched_ = 0;
     at_start_ = false;
@@ -274,7 +280,7 @@ class AnswerParser::State {
 
   // After a separator: another call, or content.
   bool next_call() {
-    const CallHead::Match match = open(1);
+    const CallHead::Match match = open(1, /*is_marked=*/true);
     if (match == CallHead::Match::kNo) mode_ = Mode::kContent;
     return match != CallHead::Match::kPartly;
   }

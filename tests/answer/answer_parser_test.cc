@@ -157,6 +157,7 @@ TEST(AnswerParser, WhatHasNoFunctionNameIsContent) {
 TEST(AnswerParser, ACallThatIsCutHasNoEnd) {
   expect(kHermes, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": [1",
          {{Kind::kCallBegin, "f", 0}, {Kind::kArguments, "{\"a\": [1", 0}});
+  expect(kHermes, "<tool_call>{\"name\": \"f\", \"argum", {{Kind::kCallBegin, "f", 0}});
   expect(kHermes, "<tool_call>{\"name\": \"f\", \"arguments\": {}}\n</tool", call(0, "f", "{}"));
   expect(kMistral, "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {}", call(0, "f", "{}"));
 }

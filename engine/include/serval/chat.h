@@ -3,6 +3,7 @@
 // Texts are UTF-8; other bytes become U+FFFD when a chat template writes them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -62,6 +63,8 @@ struct ToolFunction {
   bool strict = false;
 };
 
+inline constexpr size_t kMaxFunctions = 128;
+
 enum class ToolChoice : uint8_t {
   kNone,      // the text is not searched for calls
   kAuto,      // text or calls; once the model opens a call, its format and arguments are constrained
@@ -72,7 +75,7 @@ enum class ToolChoice : uint8_t {
 struct ToolRules {
   ToolFormat format = ToolFormat::kNone;
   ToolChoice choice = ToolChoice::kNone;
-  std::vector<ToolFunction> functions = {};  // up to 128, with different names
+  std::vector<ToolFunction> functions = {};  // up to kMaxFunctions, with different names
   bool parallel = true;                      // more than one call may follow
 };
 

@@ -316,12 +316,12 @@ struct ModelInfo {
   std::string policy;
   int gpus = 1;  // GPUs that share the model
   int sms = 0;
-  int64_t instructions = 0;         // of the compiled program
-  std::string chat_template;        // its name or its file; "" if the model has none
+  int64_t instructions = 0;   // of the compiled program
+  std::string chat_template;  // its name or its file; "" if the model has none
   // What the chat template shows: the names of serve's --tool-parser and --reasoning-parser, else "none".
   std::string tool_parser = "none", reasoning_parser = "none";
   bool template_writes_tools = false;  // the chat template uses ChatOptions::tools
-  SamplingParams default_sampling;  // the project's defaults overlaid with generation_config.json
+  SamplingParams default_sampling;     // the project's defaults overlaid with generation_config.json
   // generation_config.json alone; what it does not name is off, so that the model's own distribution is drawn
   // from.
   SamplingParams model_sampling;
@@ -364,8 +364,8 @@ class Engine {
   std::vector<int32_t> tokenize_chat(std::span<const ChatMessage> messages,
                                      const ChatOptions& options = {}) const;
 
-  // Compiles the request's json_schema in advance of submit(); the 16 most recently used schemas are cached.
-  // kUsage for an unsupported schema. Does nothing if the request has none.
+  // Compiles the request's json_schema and tools in advance of submit(); the 16 most recently used are
+  // cached. kUsage for an unsupported schema. Does nothing if the request has none.
   void compile_json(const Request& request) const;
 
   // Queues the request and returns at once. Its events come from the handle, or go to `sink` if one is given.
