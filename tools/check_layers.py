@@ -40,10 +40,11 @@ ROOMS = {
     "engine/device": set(),
     "engine/compile": set(),
     "engine/text": set(),
-    "engine/grammar": set(),
-    "engine/core": {"engine/text", "engine/grammar", "engine/backend", "engine/compile"},
+    "engine/answer": set(),
+    "engine/grammar": {"engine/answer"},
+    "engine/core": {"engine/text", "engine/answer", "engine/grammar", "engine/backend", "engine/compile"},
     "engine/server/http": set(),
-    "engine/server/api": {"engine/server/http"},
+    "engine/server/api": {"engine/server/http", "engine/answer"},
     "engine/server/metrics": {"engine/server/api"},
     "engine/server/page": {"engine/server/http"},
     "engine/server/service": {
@@ -51,6 +52,7 @@ ROOMS = {
         "engine/server/api",
         "engine/server/metrics",
         "engine/server/page",
+        "engine/answer",
     },
     "engine/cli/output": set(),
     "engine/cli/flags": {

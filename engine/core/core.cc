@@ -3,6 +3,7 @@
 #include <future>
 #include <utility>
 
+#include "engine/text/shown_tokens.h"
 #include "vm/base/signals_blocked.h"
 
 namespace serval {
@@ -20,7 +21,10 @@ Core::Core(Backend& backend, const TextCodec& text, double load_ms, const PassLo
 std::unique_ptr<Sequence> Core::sequence_of(Submission submission, TimePoint now) const {
   const auto special = submission.request.skip_special_tokens ? SpecialTokens::kNot : SpecialTokens::kWritten;
   const auto make = [&](uint32_t answer) {
-    return std::make_unique<Sequence>(submission.request, answer, submission.channel, text_.stream(special),
+    auto text = text_.stream(special);
+    if (special == SpecialTokens::kNot)
+      text = with_shown_tokens(std::move(text), submission.request.shown_tokens);
+    return std::make_unique<Sequence>(submission.request, answer, submission.channel, std::move(text),
                                       load_ms_, now);
   };
   std::unique_ptr<Sequence> leader = make(0);

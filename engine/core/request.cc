@@ -1,6 +1,8 @@
 #include "engine/core/request.h"
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "fmt/format.h"
@@ -65,9 +67,36 @@ void check_stop_strings(const std::vector<std::string>& stops) {
   for (size_t i = 0; i < stops.size(); ++i) check_stop_string(i, stops[i]);
 }
 
-void check_json(const Request& request) {
-  if (!request.json_object && request.json_schema.empty()) return;
-  const char* name = request.json_object ? "json_object" : "json_schema";
+// The field because of which the text is constrained; null: none.
+const char* constraining_field(const Request& request) {
+  if (request.json_object) return "json_object";
+  if (!request.json_schema.empty()) return "json_schema";
+  if (request.tools.choice != ToolChoice::kNone) return "tools";
+  return request.max_reasoning_tokens >= 0 ? "max_reasoning_tokens" : nullptr;
+}
+
+void check_tools(const ToolRules& tools) {
+  if (tools.choice == ToolChoice::kNone) return;
+  if (tools.format == ToolFormat::kNone)
+    refuse("tools: format: none; expected one in which calls are written");
+  const size_t functions = tools.functions.size();
+  require(functions >= 1 && functions <= kMaxFunctions, "tools: functions", functions, "1 to 128");
+  std::set<std::string_view> names;
+  for (const ToolFunction& function : tools.functions) {
+    if (function.name.empty()) refuse("tools: a function without a name");
+    if (!names.insert(function.name).second)
+      refuse(fmt::format("tools: function {} is given twice", function.name));
+  }
+}
+
+void check_constraints(const Request& request) {
+  check_tools(request.tools);
+  require(request.max_reasoning_tokens >= -1, "max_reasoning_tokens", request.max_reasoning_tokens,
+          "-1 (no limit) or more");
+  if (request.max_reasoning_tokens >= 0 && request.reasoning == Reasoning::kNone)
+    refuse("max_reasoning_tokens: the answer has no reasoning");
+  const char* name = constraining_field(request);
+  if (name == nullptr) return;
   if (request.json_object && !request.json_schema.empty())
     refuse("json_object and json_schema: set either, not both");
   if (request.min_tokens > 0) refuse(fmt::format("{}: not with min_tokens; set either, not both", name));
@@ -76,8 +105,11 @@ void check_json(const Request& request) {
 
 size_t text_bytes(const Request& request) {
   size_t bytes = request.prompt.size();
-  for (const ChatMessage& message : request.messages) bytes += message.role.size() + message.content.size();
-  return bytes;
+  for (const ChatMessage& message : request.messages) {
+    bytes += message.role.size() + message.content.size() + message.reasoning_content.size();
+    for (const ToolCall& call : message.tool_calls) bytes += call.name.size() + call.arguments.size();
+  }
+  return bytes + request.chat.tools.size() + request.chat.variables.size();
 }
 
 void check_token_id(const char* field, size_t index, int32_t id, int32_t vocab_size) {
@@ -95,8 +127,8 @@ void check_messages(std::span<const ChatMessage> messages) {
   if (messages.empty()) refuse("messages: empty; expected at least 1");
   for (size_t i = 0; i < messages.size(); ++i) {
     const std::string& role = messages[i].role;
-    if (role == "system" || role == "user" || role == "assistant") continue;
-    refuse(fmt::format("messages[{}]: role {:?}; expected system, user or assistant", i, role));
+    if (role == "system" || role == "user" || role == "assistant" || role == "tool") continue;
+    refuse(fmt::format("messages[{}]: role {:?}; expected system, user, assistant or tool", i, role));
   }
 }
 
@@ -119,7 +151,7 @@ void check_request(const Request& request) {
   check_range("min_tokens", sampling_range::kMinTokens, request.min_tokens);
   if (request.max_tokens >= 0 && request.min_tokens > request.max_tokens)
     refuse(fmt::format("min_tokens: {}; limit: max_tokens ({})", request.min_tokens, request.max_tokens));
-  check_json(request);
+  check_constraints(request);
   check_range("top_logprobs", sampling_range::kTopLogprobs, request.top_logprobs);
   check_stop_strings(request.stop);
   require(request.n >= 1 && request.n <= RequestLimits::kMaxAnswers, "n", request.n, "1 to 128");

@@ -10,6 +10,7 @@
 
 #include "engine/grammar/constraint.h"
 #include "engine/include/serval/engine.h"
+#include "engine/text/shown_tokens.h"
 #include "vm/state/adjustments.h"
 
 namespace serval {
@@ -39,8 +40,11 @@ struct PreparedRequest {
   uint32_t top_logprobs = 0;         // at most the vocabulary
   std::vector<int32_t> stop_tokens;  // the model's, then the request's own; at most kMaxStopTokens
   std::vector<LogitBias> logit_bias;
-  std::shared_ptr<grammar::Constraint> constraint;  // on the text; null: none
-  size_t model_stop_tokens = 0;                     // number of stop_tokens that are the model's
+  std::shared_ptr<grammar::Constraint> constraint;         // on the text; null: none
+  std::optional<grammar::ReasoningLimit> reasoning_limit;  // only with `constraint`
+  // Control tokens that are part of the text, although skip_special_tokens leaves others out.
+  std::vector<ShownToken> shown_tokens;
+  size_t model_stop_tokens = 0;  // number of stop_tokens that are the model's
   std::vector<std::string> stop;
   int answers = 1;
   int priority = 0;
@@ -57,7 +61,8 @@ struct PreparedRequest {
 // Throws Error(kUsage) naming the first id that is not in the vocabulary.
 void check_token_ids(const char* field, std::span<const int32_t> ids, int32_t vocab_size);
 
-// Throws Error(kUsage) if there is no message, or one with a role other than "system", "user" or "assistant".
+// Throws Error(kUsage) if there is no message, or one with a role other than "system", "user", "assistant" or
+// "tool".
 void check_messages(std::span<const ChatMessage> messages);
 
 // Checks everything that does not need the encoded prompt. Throws Error(kUsage) with one line: the field, the

@@ -40,7 +40,7 @@ Sequence::Sequence(PreparedRequest request, uint32_t answer, std::shared_ptr<Cha
       matcher_(std::move(request_.stop)),
       submitted_(submitted),
       deadline_(deadline_of(request_, submitted)) {
-  if (request_.constraint) constrained_.emplace(request_.constraint);
+  if (request_.constraint) constrained_.emplace(request_.constraint, request_.reasoning_limit);
   request_.sampling.stream += answer;
   summary_.prompt_tokens = static_cast<int>(prompt_length_);
   summary_.timings.load_ms = load_ms;

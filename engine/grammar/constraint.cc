@@ -3,6 +3,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "engine/grammar/markers.h"
 #include "vm/base/error.h"
 
 namespace serval::grammar {
@@ -64,6 +65,48 @@ Constraint::Place Constraint::after(const Place& place, int32_t token) {
   const std::lock_guard lock(mutex_);
   if (caches_are_full()) empty_caches();
   return place_of(masks_->after(configurations_->restored(place.at), token));
+}
+
+std::string Constraint::text_of(int32_t token) const {
+  std::string text;
+  for (const char c : trie_->text_of(token)) {
+    const size_t marker = static_cast<uint8_t>(c) - size_t{kFirstMarkerByte};
+    if (marker < kNumMarkers) {
+      text += kMarkers[marker];
+    } else {
+      text += c;
+    }
+  }
+  return text;
+}
+
+ConstrainedText::ConstrainedText(std::shared_ptr<Constraint> constraint,
+                                 const std::optional<ReasoningLimit>& limit)
+    : constraint_(std::move(constraint)) {
+  if (limit) limited_.emplace(ReasoningTokens(limit->reasoning), *limit);
+  if (limited_ && limited_->reached()) {
+    constraint_ = limited_->limit.ending;
+    limited_.reset();
+  }
+  place_ = constraint_->start();
+}
+
+void ConstrainedText::add(int32_t token) {
+  place_ = after(token);
+  if (!limited_) return;
+  limited_->tokens.add(constraint_->text_of(token));
+  if (!limited_->reached()) return;
+  constraint_ = limited_->limit.ending;
+  limited_.reset();
+}
+
+Constraint::Place ConstrainedText::after(int32_t token) const {
+  if (limited_) {
+    Limited next = *limited_;
+    next.tokens.add(constraint_->text_of(token));
+    if (next.reached()) return next.limit.ending->start();
+  }
+  return constraint_->after(place_, token);
 }
 
 }  // namespace serval::grammar

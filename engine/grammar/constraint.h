@@ -4,8 +4,11 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <vector>
 
+#include "engine/answer/reasoning_tokens.h"
 #include "engine/grammar/configurations.h"
 #include "engine/grammar/grammar.h"
 #include "engine/grammar/token_masks.h"
@@ -34,6 +37,8 @@ class Constraint {
   Place start();
   // The place after `token`, which the mask must allow.
   Place after(const Place& place, int32_t token);
+  // The text of a token, with markers written out; empty for a token that the grammar cannot read.
+  std::string text_of(int32_t token) const;
 
  private:
   // Limit for the configurations and for the masks. Beyond it, both caches are emptied.
@@ -51,20 +56,35 @@ class Constraint {
   std::unique_ptr<TokenMasks> masks_;
 };
 
+// Ends reasoning after a number of tokens.
+struct ReasoningLimit {
+  Reasoning reasoning = Reasoning::kNone;
+  uint32_t tokens = 0;
+  std::shared_ptr<Constraint> ending = nullptr;  // of the text from </think> on
+};
+
 // The progress of one answer's text. Not thread-safe.
 class ConstrainedText {
  public:
-  explicit ConstrainedText(std::shared_ptr<Constraint> constraint)
-      : constraint_(std::move(constraint)), place_(constraint_->start()) {}
+  explicit ConstrainedText(std::shared_ptr<Constraint> constraint,
+                           const std::optional<ReasoningLimit>& limit = std::nullopt);
 
   // `token` must be allowed by the mask.
-  void add(int32_t token) { place_ = after(token); }
+  void add(int32_t token);
   const Constraint::Place& place() const { return place_; }
   // The place after `token`, without adding it.
-  Constraint::Place after(int32_t token) const { return constraint_->after(place_, token); }
+  Constraint::Place after(int32_t token) const;
 
  private:
+  // The reasoning, while its limit may still end it.
+  struct Limited {
+    ReasoningTokens tokens;
+    ReasoningLimit limit;
+    bool reached() const { return tokens.is_open() && tokens.count() >= limit.tokens; }
+  };
+
   std::shared_ptr<Constraint> constraint_;
+  std::optional<Limited> limited_;
   Constraint::Place place_;
 };
 

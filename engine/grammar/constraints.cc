@@ -2,32 +2,82 @@
 
 #include <algorithm>
 
+#include "fmt/format.h"
+
 #include "engine/grammar/json_schema.h"
 
 namespace serval::grammar {
 
-std::shared_ptr<const TokenTrie> Constraints::trie() {
+namespace {
+
+std::string key_of(const AnswerRules& rules) {
+  const ToolRules& tools = rules.tools;
+  std::string key =
+      fmt::format("answer {} {} {} {} {}", static_cast<int>(rules.reasoning), rules.ends_reasoning,
+                  static_cast<int>(tools.format), static_cast<int>(tools.choice), tools.parallel);
+  for (const ToolFunction& function : tools.functions)
+    key += fmt::format(" {} {}:{}{}:{}", function.strict, function.name.size(), function.name,
+                       function.parameters.size(), function.parameters);
+  return key;
+}
+
+}  // namespace
+
+std::shared_ptr<const TokenTrie> Constraints::trie(bool with_markers) {
   const std::lock_guard lock(trie_mutex_);
+  if (with_markers && markers_ != MarkerTokens()) {
+    if (!marker_trie_) {
+      marker_trie_ = std::make_shared<const TokenTrie>(
+          vocab_, [this](int32_t token) { return bytes_with_markers(token); });
+    }
+    return marker_trie_;
+  }
   if (!trie_) trie_ = std::make_shared<const TokenTrie>(vocab_, bytes_of_);
   return trie_;
 }
 
-std::shared_ptr<Constraint> Constraints::of_schema(const std::string& schema) {
+std::optional<std::string> Constraints::bytes_with_markers(int32_t token) const {
+  if (const auto marker = markers_.marker_of(token))
+    return std::string(1, static_cast<char>(kFirstMarkerByte + *marker));
+  std::optional<std::string> bytes = bytes_of_(token);
+  const auto is_marker_byte = [](char c) { return static_cast<uint8_t>(c) >= kFirstMarkerByte; };
+  return bytes && std::ranges::any_of(*bytes, is_marker_byte) ? std::nullopt : bytes;
+}
+
+std::shared_ptr<Constraint> Constraints::find_or_make(const std::string& key, bool with_markers,
+                                                      const std::function<Grammar()>& grammar) {
   {
     const std::lock_guard lock(mutex_);
-    const auto known = std::ranges::find(kept_, schema, [](const auto& entry) { return entry.first; });
+    const auto known = std::ranges::find(kept_, key, [](const auto& entry) { return entry.first; });
     if (known != kept_.end()) {
       kept_.splice(kept_.begin(), kept_, known);
       return known->second;
     }
   }
-  Grammar grammar = schema.empty() ? json_object_grammar() : compile_json_schema(schema);
-  auto constraint = std::make_shared<Constraint>(std::move(grammar), trie());
+  auto constraint = std::make_shared<Constraint>(grammar(), trie(with_markers));
   constraint->precompute_masks();
   const std::lock_guard lock(mutex_);
-  kept_.emplace_front(schema, constraint);
+  kept_.emplace_front(key, constraint);
   if (kept_.size() > kMaxKept) kept_.pop_back();
   return constraint;
+}
+
+Constraints::Content Constraints::content_of_schema(const std::string& schema) {
+  return {"schema " + schema,
+          [schema] { return schema.empty() ? json_object_grammar() : compile_json_schema(schema); }};
+}
+
+std::shared_ptr<Constraint> Constraints::of_schema(const std::string& schema) {
+  const Content content = content_of_schema(schema);
+  return find_or_make(content.key, /*with_markers=*/false, content.grammar);
+}
+
+std::shared_ptr<Constraint> Constraints::of_answer(AnswerRules rules, const std::optional<Content>& content) {
+  rules.markers = markers_;
+  const std::string key = key_of(rules) + (content ? " with " + content->key : "");
+  return find_or_make(key, /*with_markers=*/true, [&] {
+    return answer_grammar(rules, content ? std::optional(content->grammar()) : std::nullopt);
+  });
 }
 
 }  // namespace serval::grammar

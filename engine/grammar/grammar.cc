@@ -45,6 +45,25 @@ void Grammar::literal(StateId from, std::string_view text, StateId to) {
   jump(from, to);
 }
 
+RuleId Grammar::append(const Grammar& other) {
+  if (states_.size() + other.states_.size() > kMaxStates)
+    throw Error(ErrorKind::kUsage, fmt::format("needs more than {} states", kMaxStates));
+  const auto first_state = static_cast<StateId>(states_.size());
+  const auto first_rule = static_cast<RuleId>(starts_.size());
+  for (State s : other.states_) {
+    for (ByteEdge& edge : s.bytes) edge.to += first_state;
+    for (CallEdge& edge : s.calls) edge = {edge.rule + first_rule, edge.to + first_state};
+    for (StateId& to : s.jumps) to += first_state;
+    if (s.loop) {
+      s.loop->body += first_rule;
+      s.loop->exit += first_state;
+    }
+    states_.push_back(std::move(s));
+  }
+  for (const StateId start : other.starts_) starts_.push_back(start + first_state);
+  return other.top_ + first_rule;
+}
+
 void Grammar::keep_bytes(const std::function<bool(uint8_t)>& keeps) {
   for (State& s : states_) {
     std::vector<ByteEdge> kept;

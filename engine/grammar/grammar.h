@@ -62,6 +62,9 @@ class Grammar {
   void loop(StateId from, const Loop& loop) { states_[from].loop = loop; }
   void accept(StateId state) { states_[state].accepts = true; }
 
+  // Adds the rules of another grammar. Returns its top rule. Throws Error(kUsage) beyond kMaxStates.
+  RuleId append(const Grammar& other);
+
   // Call after all rules are added. Removes edges that cannot lead to an end, so that every text read so far
   // can be completed. Throws Error(kUsage) if no text can be completed, and for a rule that can call itself
   // before it reads a byte.

@@ -16,8 +16,25 @@ ModelLimits limits_of(const EngineParts& parts) {
   return {parts.info.vocab_size, static_cast<uint32_t>(parts.info.context), parts.text.stop_tokens};
 }
 
+// The markers that are tokens of their own.
+grammar::MarkerTokens marker_tokens(const TextCodec& codec) {
+  grammar::MarkerTokens markers;
+  for (size_t i = 0; i < grammar::kNumMarkers; ++i) {
+    const std::vector<int32_t> ids = codec.encode(kMarkers[i], {SpecialTokens::kWritten, false});
+    if (ids.size() == 1 && codec.token_bytes(ids.front(), SpecialTokens::kWritten) == kMarkers[i])
+      markers.ids[i] = ids.front();
+  }
+  return markers;
+}
+
 SpecialTokens special_tokens(bool written) {
   return written ? SpecialTokens::kWritten : SpecialTokens::kNot;
+}
+
+// What the answer may be beside calls; nullopt: any text.
+std::optional<grammar::Constraints::Content> content_of(const Request& request) {
+  if (!request.json_object && request.json_schema.empty()) return std::nullopt;
+  return grammar::Constraints::content_of_schema(request.json_schema);
 }
 
 }  // namespace
@@ -45,41 +62,68 @@ const char* name_of(Finish finish) {
 Engine::Impl::Impl(EngineParts from)
     : parts(std::move(from)),
       limits(limits_of(parts)),
-      constraints(static_cast<uint32_t>(limits.vocab_size),
-                  [codec = parts.text.codec.get()](int32_t id) {
-                    return codec->token_bytes(id, SpecialTokens::kNot);
-                  }),
+      constraints(
+          static_cast<uint32_t>(limits.vocab_size),
+          [codec = parts.text.codec.get()](int32_t id) {
+            return codec->token_bytes(id, SpecialTokens::kNot);
+          },
+          marker_tokens(*parts.text.codec)),
       core(*parts.backend, *parts.text.codec, parts.load_ms, parts.loop) {}
 
 Engine Engine::Impl::make(EngineParts parts) {
   return Engine(std::make_unique<Impl>(std::move(parts)));
 }
 
-std::vector<int32_t> Engine::Impl::encode_chat(std::span<const ChatMessage> messages) const {
+std::vector<int32_t> Engine::Impl::encode_chat(std::span<const ChatMessage> messages,
+                                               const ChatOptions& options) const {
   check_messages(messages);
-  std::vector<ChatTurn> turns;
-  for (const ChatMessage& message : messages) turns.push_back({message.role, message.content, message.name});
-  return parts.text.encode_chat(turns);
+  return parts.text.encode_chat(messages, options);
 }
 
 std::vector<int32_t> Engine::Impl::prompt_of(const Request& request) const {
   if (!request.prompt_ids.empty()) return request.prompt_ids;
-  if (!request.messages.empty()) return encode_chat(request.messages);
+  if (!request.messages.empty()) return encode_chat(request.messages, request.chat);
   return parts.text.codec->encode(request.prompt,
                                   {special_tokens(request.special), request.add_special_tokens});
 }
 
 std::shared_ptr<grammar::Constraint> Engine::Impl::constraint_of(const Request& request) {
-  if (!request.json_object && request.json_schema.empty()) return nullptr;
-  return constraints.of_schema(request.json_schema);
+  const bool is_json = request.json_object || !request.json_schema.empty();
+  const bool has_calls = request.tools.choice != ToolChoice::kNone;
+  if (!has_calls && request.reasoning == Reasoning::kNone)
+    return is_json ? constraints.of_schema(request.json_schema) : nullptr;
+  if (!has_calls && !is_json && request.max_reasoning_tokens < 0) return nullptr;
+  return constraints.of_answer({.tools = request.tools, .reasoning = request.reasoning}, content_of(request));
+}
+
+std::optional<grammar::ReasoningLimit> Engine::Impl::reasoning_limit_of(const Request& request) {
+  if (request.max_reasoning_tokens < 0) return std::nullopt;
+  grammar::AnswerRules rules{.tools = request.tools, .reasoning = request.reasoning, .ends_reasoning = true};
+  return grammar::ReasoningLimit{.reasoning = request.reasoning,
+                                 .tokens = static_cast<uint32_t>(request.max_reasoning_tokens),
+                                 .ending = constraints.of_answer(std::move(rules), content_of(request))};
+}
+
+std::vector<ShownToken> Engine::Impl::shown_tokens_of(const Request& request) const {
+  std::vector<ShownToken> shown;
+  if (request.tools.choice == ToolChoice::kNone && request.reasoning == Reasoning::kNone) return shown;
+  for (size_t i = 0; i < grammar::kNumMarkers; ++i) {
+    const auto token = constraints.markers().ids[i];
+    if (token && !parts.text.codec->token_bytes(*token, SpecialTokens::kNot))
+      shown.push_back({*token, std::string(kMarkers[i])});
+  }
+  return shown;
 }
 
 PreparedRequest Engine::Impl::prepare(const Request& request) {
   check_request(request);
   PreparedRequest prepared = prepare_request(request, prompt_of(request), limits);
   prepared.constraint = constraint_of(request);
+  prepared.reasoning_limit = reasoning_limit_of(request);
+  prepared.shown_tokens = shown_tokens_of(request);
   if (prepared.constraint && prepared.stop_tokens.empty())
-    throw Error(ErrorKind::kUsage, "json_object, json_schema: the model has no token that ends a text");
+    throw Error(ErrorKind::kUsage,
+                "json_object, json_schema, tools: the model has no token that ends a text");
   return prepared;
 }
 
@@ -123,8 +167,9 @@ std::optional<std::string> Engine::token_bytes(int32_t id, bool special) const {
   return impl_->parts.text.codec->token_bytes(id, special_tokens(special));
 }
 
-std::vector<int32_t> Engine::tokenize_chat(std::span<const ChatMessage> messages) const {
-  return impl_->encode_chat(messages);
+std::vector<int32_t> Engine::tokenize_chat(std::span<const ChatMessage> messages,
+                                           const ChatOptions& options) const {
+  return impl_->encode_chat(messages, options);
 }
 
 EngineStats Engine::stats() const {
@@ -133,6 +178,7 @@ EngineStats Engine::stats() const {
 
 void Engine::compile_json(const Request& request) const {
   impl_->constraint_of(request);
+  impl_->reasoning_limit_of(request);
 }
 
 RequestHandle Engine::submit(const Request& request, EventSink sink) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "engine/grammar/constraints.h"
 #include "engine/include/serval/engine.h"
 #include "engine/runtime/text_model.h"
+#include "engine/text/shown_tokens.h"
 
 namespace serval {
 
@@ -27,7 +29,7 @@ struct Engine::Impl {
   static Engine make(EngineParts parts);
   static Impl& of(Engine& engine) { return *engine.impl_; }
 
-  std::vector<int32_t> encode_chat(std::span<const ChatMessage> messages) const;
+  std::vector<int32_t> encode_chat(std::span<const ChatMessage> messages, const ChatOptions& options) const;
   std::vector<int32_t> prompt_of(const Request& request) const;
   // Throws Error(kUsage) if the request is out of range.
   PreparedRequest prepare(const Request& request);
@@ -38,6 +40,10 @@ struct Engine::Impl {
   // The constraint on the request's text; null: none. Throws Error(kUsage) for a schema that is not
   // supported.
   std::shared_ptr<grammar::Constraint> constraint_of(const Request& request);
+  // The limit of the request's reasoning, if it has one. Throws as constraint_of().
+  std::optional<grammar::ReasoningLimit> reasoning_limit_of(const Request& request);
+  // Markers that are control tokens and belong to the request's text.
+  std::vector<ShownToken> shown_tokens_of(const Request& request) const;
 
   const EngineParts parts;
   const ModelLimits limits;

@@ -81,6 +81,9 @@ Engine Engine::load(const EngineOptions& options) {
   describe_model(*model.source.model, parts.info);
   describe_program(*parts.backend, parts.info);
   parts.info.chat_template = parts.text.chat_template;
+  parts.info.tool_parser = name_of(parts.text.formats.tools);
+  parts.info.reasoning_parser = name_of(parts.text.formats.reasoning);
+  parts.info.template_writes_tools = parts.text.formats.writes_tools;
   parts.trace_tokens = static_cast<uint32_t>(options.trace_tokens);
   if (parts.trace_tokens > 0) keep_last_tokens(*parts.backend, parts.trace_tokens);
   parts.loop = loop_options(options, *parts.backend);

@@ -8,6 +8,7 @@
 #include "fmt/format.h"
 #include "spdlog/spdlog.h"
 
+#include "models/tokenizer/chat_template.h"
 #include "models/tokenizer/stream_decoder.h"
 #include "models/tokenizer/tokenizer.h"
 #include "vm/base/error.h"
@@ -72,10 +73,25 @@ class TokenizerCodec final : public TextCodec {
   ModelTokenizer model_;
 };
 
+ChatTurn turn_of(const ChatMessage& message) {
+  ChatTurn turn{.role = message.role,
+                .content = message.content,
+                .name = message.name,
+                .call_id = message.tool_call_id,
+                .reasoning = message.reasoning_content};
+  for (const ToolCall& call : message.tool_calls) turn.calls.push_back({call.id, call.name, call.arguments});
+  return turn;
+}
+
 std::vector<int32_t> encode_with(const ChatTemplate& chat, const ModelTokenizer& model,
-                                 std::span<const ChatTurn> turns) {
-  constexpr bool kAddGenerationPrompt = true;
-  return model.checked(chat.encode(model.tokenizer, turns, kAddGenerationPrompt));
+                                 std::span<const ChatMessage> messages, const ChatOptions& options) {
+  std::vector<ChatTurn> turns;
+  for (const ChatMessage& message : messages) turns.push_back(turn_of(message));
+  return model.checked(chat.encode(model.tokenizer, turns,
+                                   {.add_generation_prompt = options.add_generation_prompt,
+                                    .continue_final_message = options.continue_final_message,
+                                    .tools = options.tools,
+                                    .variables = options.variables}));
 }
 
 // Sets encode_chat and chat_template. Returns the template if there is one.
@@ -86,12 +102,17 @@ std::optional<ChatTemplate> add_chat_template(TextModel& text, const ModelSource
     const ChatTemplate chat =
         name.empty() ? source.files->chat_template(tokenizer) : ChatTemplate::chosen(name, tokenizer);
     text.chat_template = chat.name();
-    text.encode_chat = [=](std::span<const ChatTurn> turns) { return encode_with(chat, model, turns); };
+    text.formats = formats_of_template(chat.source());
+    text.encode_chat = [=](std::span<const ChatMessage> messages, const ChatOptions& options) {
+      return encode_with(chat, model, messages, options);
+    };
     return chat;
   } catch (const Error& error) {
     // A template that was requested by name must work. The checkpoint's own matters only for conversations.
     if (!name.empty()) throw;
-    text.encode_chat = [error](std::span<const ChatTurn>) -> std::vector<int32_t> { throw error; };
+    text.encode_chat = [error](std::span<const ChatMessage>, const ChatOptions&) -> std::vector<int32_t> {
+      throw error;
+    };
     return std::nullopt;
   }
 }
@@ -116,7 +137,8 @@ TextModel byte_text_model(const ModelShape& model, const std::string& chat_templ
   spdlog::info("{} has no tokenizer: tokens 0 to 255 are bytes, others print as their number", model.name);
   TextModel text;
   text.codec = make_byte_codec(model.vocab_size);
-  text.encode_chat = [name = model.name](std::span<const ChatTurn>) -> std::vector<int32_t> {
+  text.encode_chat = [name = model.name](std::span<const ChatMessage>,
+                                         const ChatOptions&) -> std::vector<int32_t> {
     throw Error(ErrorKind::kUsage, fmt::format("messages: {} has no tokenizer, so no chat template", name));
   };
   for (const int32_t token : model.eos_ids) add_stop_token(text, model, token);

@@ -8,20 +8,22 @@
 #include <string>
 #include <vector>
 
+#include "engine/answer/formats.h"
+#include "engine/include/serval/chat.h"
 #include "engine/runtime/model_source.h"
 #include "engine/text/text_codec.h"
-#include "models/tokenizer/chat_template.h"
 
 namespace serval {
 
-// Token ids of a conversation, ready for the assistant's answer. Throws Error if the model has no chat
-// template. Thread-safe.
-using ChatEncoder = std::function<std::vector<int32_t>(std::span<const ChatTurn>)>;
+// Token ids of a conversation. Throws Error if the model has no chat template, and as
+// ChatTemplate::encode(). Thread-safe.
+using ChatEncoder = std::function<std::vector<int32_t>(std::span<const ChatMessage>, const ChatOptions&)>;
 
 struct TextModel {
   std::unique_ptr<TextCodec> codec;
   ChatEncoder encode_chat;
   std::string chat_template;         // its name; empty if there is none
+  TemplateFormats formats;           // what it shows
   std::vector<int32_t> stop_tokens;  // from config, tokenizer and chat template; at most kMaxStopTokens
 };
 

@@ -78,18 +78,83 @@ jinja::Origin origin_of_role(std::string_view role) {
   return known ? jinja::Origin::kTemplate : jinja::Origin::kData;
 }
 
+jinja::Text data_text(const std::string& bytes) {
+  std::string repaired;
+  return jinja::Text(std::string(utf8_lossy(bytes, &repaired)), jinja::Origin::kData);
+}
+
+// `name` is what messages call the text. `is_expected`: ordered_json::is_object, for example.
+nlohmann::ordered_json parsed_json(const std::string& text, const char* name, const char* expected,
+                                   bool (*is_expected)(const nlohmann::ordered_json&)) {
+  constexpr int kMostDepth = 90;  // below the templates' own limit
+  try {
+    parse_json_text(text, name, kMostDepth);  // checks nesting and repeated keys
+  } catch (const Error& error) {
+    throw Error(ErrorKind::kUsage, error.what());
+  }
+  auto value = nlohmann::ordered_json::parse(text);
+  if (is_expected(value)) return value;
+  throw Error(ErrorKind::kUsage, fmt::format("{}: expected {}", name, expected));
+}
+
+bool is_object(const nlohmann::ordered_json& value) {
+  return value.is_object();
+}
+bool is_array(const nlohmann::ordered_json& value) {
+  return value.is_array();
+}
+
+jinja::Value call_of(const ChatCall& call) {
+  const auto arguments =
+      parsed_json(call.arguments, "messages: tool_calls: arguments", "a JSON object", is_object);
+  jinja::Entries function = {{jinja::Text("name"), data_text(call.name)},
+                             {jinja::Text("arguments"), jinja::from_json(arguments, jinja::Origin::kData)}};
+  return jinja::Value::dict({{jinja::Text("id"), data_text(call.id)},
+                             {jinja::Text("type"), jinja::Text("function")},
+                             {jinja::Text("function"), jinja::Value::dict(std::move(function))}});
+}
+
+// Templates test which members a message has, so it has none that are empty, apart from the content.
 jinja::Value message_of(const ChatTurn& turn) {
   check_role(turn.role);
-  std::string repaired;
-  const std::string content(utf8_lossy(turn.content, &repaired));
   jinja::Entries message = {{jinja::Text("role"), jinja::Text(turn.role, origin_of_role(turn.role))},
-                            {jinja::Text("content"), jinja::Text(content, jinja::Origin::kData)}};
-  if (!turn.name.empty()) {
-    std::string storage;
-    const std::string name(utf8_lossy(turn.name, &storage));
-    message.emplace_back(jinja::Text("name"), jinja::Text(name, jinja::Origin::kData));
+                            {jinja::Text("content"), data_text(turn.content)}};
+  const auto add = [&message](const char* name, const std::string& text) {
+    if (!text.empty()) message.emplace_back(jinja::Text(name), data_text(text));
+  };
+  add("name", turn.name);
+  add("tool_call_id", turn.call_id);
+  add("reasoning_content", turn.reasoning);
+  add("thinking", turn.reasoning);  // as transformers does, for templates that read this name
+  if (!turn.calls.empty()) {
+    jinja::List calls;
+    for (const ChatCall& call : turn.calls) calls.push_back(call_of(call));
+    message.emplace_back(jinja::Text("tool_calls"), jinja::Value::list(std::move(calls)));
   }
   return jinja::Value::dict(std::move(message));
+}
+
+// Stands at the end of the content that is continued, while the template writes it. The space at its end
+// shows whether the template keeps spaces there.
+constexpr std::string_view kContinued = "\uE000the answer continues here\uE000 ";
+
+std::vector<ChatTurn> with_continuation(std::span<const ChatTurn> messages) {
+  if (messages.empty() || messages.back().content.empty())
+    throw Error(ErrorKind::kUsage,
+                "continue_final_message: the last message has no content; expected text to continue");
+  std::vector<ChatTurn> turns(messages.begin(), messages.end());
+  turns.back().content += kContinued;
+  return turns;
+}
+
+jinja::Text up_to_continuation(const jinja::Text& text) {
+  const size_t at = text.bytes().rfind(kContinued.substr(0, kContinued.size() - 1));
+  if (at == std::string::npos)
+    throw Error(ErrorKind::kUsage,
+                "continue_final_message: the chat template does not write the last message's content");
+  const jinja::Text before = text.slice(0, at);
+  const bool keeps_spaces = text.bytes().compare(at, kContinued.size(), kContinued) == 0;
+  return keeps_spaces ? before : before.stripped(jinja::Text::Ends::kRight);
 }
 
 // "chat_template" of tokenizer_config.json is the template, or a list of {name, template}.
@@ -135,7 +200,7 @@ std::vector<TextSpan> spans_of(const jinja::Text& text, jinja::Origin origin) {
 
 struct ChatTemplate::Loaded {
   jinja::Template program;
-  std::string where, name;
+  std::string source, where, name;
   std::optional<jinja::Text> bos, eos;
   std::vector<std::int32_t> stop_ids;
 };
@@ -154,6 +219,9 @@ bool ChatTemplate::can_be_chosen(const std::string& name_or_file) {
 const std::string& ChatTemplate::name() const {
   return loaded_->name;
 }
+const std::string& ChatTemplate::source() const {
+  return loaded_->source;
+}
 std::vector<std::int32_t> ChatTemplate::stop_ids() const {
   return loaded_->stop_ids;
 }
@@ -162,6 +230,7 @@ ChatTemplate ChatTemplate::of_text(std::string_view jinja, std::string where, st
                                    const Tokenizer& tokenizer) {
   jinja::Template program(jinja, where);
   auto loaded = std::make_shared<Loaded>(Loaded{std::move(program),
+                                                std::string(jinja),
                                                 std::move(where),
                                                 std::move(name),
                                                 text_of(tokenizer, tokenizer.bos_id()),
@@ -211,29 +280,58 @@ void ChatTemplate::refuse_missing(const std::string& where) {
   throw Error(ErrorKind::kRuntime, fmt::format("{}: missing; choose with {}", where, choices()));
 }
 
-jinja::Text ChatTemplate::render_text(std::span<const ChatTurn> messages, bool add_generation_prompt) const {
-  jinja::List list;
-  for (const ChatTurn& message : messages) list.push_back(message_of(message));
-  jinja::Entries variables = {{jinja::Text("messages"), jinja::Value::list(std::move(list))},
-                              {jinja::Text("tools"), jinja::Value()},
-                              {jinja::Text("documents"), jinja::Value()},
-                              {jinja::Text("add_generation_prompt"), add_generation_prompt}};
-  if (loaded_->bos) variables.emplace_back(jinja::Text("bos_token"), *loaded_->bos);
-  if (loaded_->eos) variables.emplace_back(jinja::Text("eos_token"), *loaded_->eos);
+jinja::Text ChatTemplate::render_text(std::span<const ChatTurn> messages, const ChatPrompt& prompt) const {
+  if (prompt.continue_final_message) {
+    if (prompt.add_generation_prompt)
+      throw Error(ErrorKind::kUsage, "continue_final_message: not with add_generation_prompt");
+    ChatPrompt whole = prompt;
+    whole.continue_final_message = false;
+    return up_to_continuation(render_text(with_continuation(messages), whole));
+  }
+  const jinja::Value variables = jinja::Value::dict(variables_of(messages, prompt));
   try {
-    return loaded_->program.render(jinja::Value::dict(std::move(variables)));
+    return loaded_->program.render(variables);
   } catch (const Error& error) {
     fail_on_messages(loaded_->where, loaded_->name, error.what());
   }
 }
 
-std::string ChatTemplate::render(std::span<const ChatTurn> messages, bool add_generation_prompt) const {
-  return render_text(messages, add_generation_prompt).bytes();
+jinja::Entries ChatTemplate::variables_of(std::span<const ChatTurn> messages,
+                                          const ChatPrompt& prompt) const {
+  jinja::List list;
+  for (const ChatTurn& message : messages) list.push_back(message_of(message));
+  jinja::Entries variables = {{jinja::Text("messages"), jinja::Value::list(std::move(list))},
+                              {jinja::Text("tools"), jinja::Value()},
+                              {jinja::Text("documents"), jinja::Value()},
+                              {jinja::Text("add_generation_prompt"), prompt.add_generation_prompt}};
+  if (loaded_->bos) variables.emplace_back(jinja::Text("bos_token"), *loaded_->bos);
+  if (loaded_->eos) variables.emplace_back(jinja::Text("eos_token"), *loaded_->eos);
+  const auto set = [&variables](const std::string& name, jinja::Value value) {
+    const auto same = [&name](const auto& entry) { return entry.first.text().bytes() == name; };
+    const auto known = std::find_if(variables.begin(), variables.end(), same);
+    if (known == variables.end()) {
+      variables.emplace_back(jinja::Text(name), std::move(value));
+    } else {
+      known->second = std::move(value);
+    }
+  };
+  if (!prompt.tools.empty())
+    set("tools",
+        jinja::from_json(parsed_json(prompt.tools, "tools", "a JSON array", is_array), jinja::Origin::kData));
+  if (!prompt.variables.empty()) {
+    const auto more = parsed_json(prompt.variables, "chat_template_kwargs", "a JSON object", is_object);
+    for (const auto& [name, value] : more.items()) set(name, jinja::from_json(value, jinja::Origin::kData));
+  }
+  return variables;
+}
+
+std::string ChatTemplate::render(std::span<const ChatTurn> messages, const ChatPrompt& prompt) const {
+  return render_text(messages, prompt).bytes();
 }
 
 std::vector<std::int32_t> ChatTemplate::encode(const Tokenizer& tokenizer, std::span<const ChatTurn> messages,
-                                               bool add_generation_prompt) const {
-  const jinja::Text text = render_text(messages, add_generation_prompt);
+                                               const ChatPrompt& prompt) const {
+  const jinja::Text text = render_text(messages, prompt);
   return tokenizer.encode_partly_trusted(text.bytes(), spans_of(text, jinja::Origin::kTemplate),
                                          loaded_->stop_ids);
 }
@@ -257,7 +355,7 @@ std::vector<std::int32_t> ChatTemplate::find_stop_ids(const Tokenizer& tokenizer
   const std::vector<ChatTurn> probe = {{"user", "Hello."}, {"assistant", "Hello."}};
   jinja::Text text;
   try {
-    text = render_text(probe, /*add_generation_prompt=*/false);
+    text = render_text(probe, {.add_generation_prompt = false});
   } catch (const Error&) {
     return {};  // the template needs other conversations; the configuration's EOS still ends answers
   }

@@ -41,7 +41,9 @@ def byte_alphabet():
     return {**{b: chr(b) for b in printable}, **{b: chr(0x100 + i) for i, b in enumerate(others)}}
 
 
-def tokenizer():
+def tokenizer(more_tokens=()):
+    """`more_tokens`: (text, special) of further added tokens."""
+    tokens = [(token, True) for token in SPECIAL] + list(more_tokens)
     added = [
         {
             "id": BYTES + i,
@@ -50,9 +52,9 @@ def tokenizer():
             "lstrip": False,
             "rstrip": False,
             "normalized": False,
-            "special": True,
+            "special": special,
         }
-        for i, token in enumerate(SPECIAL)
+        for i, (token, special) in enumerate(tokens)
     ]
     return {
         "version": "1.0",
@@ -120,14 +122,12 @@ def write_json(path, value):
         json.dump(value, file)
 
 
-def write(directory, weights=True, **config_changes):
+def write(directory, weights=True, more_tokens=(), chat_template=CHATML, **config_changes):
     os.makedirs(directory, exist_ok=True)
-    c = config(**config_changes)
+    c = config(**{"vocab_size": BYTES + len(SPECIAL) + len(more_tokens), **config_changes})
     write_json(os.path.join(directory, "config.json"), c)
-    write_json(os.path.join(directory, "tokenizer.json"), tokenizer())
-    write_json(
-        os.path.join(directory, "tokenizer_config.json"), {"eos_token": "<|endoftext|>", "chat_template": CHATML}
-    )
+    write_json(os.path.join(directory, "tokenizer.json"), tokenizer(more_tokens))
+    write_json(os.path.join(directory, "tokenizer_config.json"), {"eos_token": "<|endoftext|>", "chat_template": chat_template})
     if weights:
         with open(os.path.join(directory, "model.safetensors"), "wb") as file:
             file.write(safetensors(*safetensors_header(c)))

@@ -227,7 +227,7 @@ TEST(Engine, RefusesAnUnknownRole) {
   ToyEngine toy = scripted_engine({"a"});
   const Request request{.messages = {{"user", "hi"}, {"robot", "hello"}}};
   EXPECT_STREQ(error_of([&] { toy.engine.generate(request); }).what(),
-               "messages[1]: role \"robot\"; expected system, user or assistant");
+               "messages[1]: role \"robot\"; expected system, user, assistant or tool");
 }
 
 TEST(Engine, AnswersNoRequestsWithNoResponses) {

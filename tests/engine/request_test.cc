@@ -139,6 +139,39 @@ TEST(Request, RefusesStopStringsThatCannotStop) {
   EXPECT_THAT(refusal_with([](Request& r) { r.stop = {std::string(2000, 'a')}; }), HasSubstr("2000 bytes"));
 }
 
+TEST(Request, RefusesToolsThatCannotBeCalled) {
+  const auto refusal_of_tools = [](const ToolRules& tools) {
+    return refusal_with([&](Request& r) { r.tools = tools; });
+  };
+  ToolRules tools{.format = ToolFormat::kHermes, .choice = ToolChoice::kAuto};
+  EXPECT_THAT(refusal_of_tools(tools), HasSubstr("tools: functions: 0; limit: 1 to 128"));
+  tools.functions = {{.name = "f"}, {.name = "f"}};
+  EXPECT_THAT(refusal_of_tools(tools), HasSubstr("function f is given twice"));
+  tools.functions = {{.name = ""}};
+  EXPECT_THAT(refusal_of_tools(tools), HasSubstr("without a name"));
+  tools.functions = {{.name = "f"}};
+  tools.format = ToolFormat::kNone;
+  EXPECT_THAT(refusal_of_tools(tools), HasSubstr("format: none"));
+  tools.format = ToolFormat::kHermes;
+  EXPECT_THAT(refusal_with([&](Request& r) {
+                r.tools = tools;
+                r.ignore_eos = true;
+              }),
+              HasSubstr("tools: not with ignore_eos"));
+}
+
+TEST(Request, RefusesALimitOfReasoningThatCannotBeKept) {
+  EXPECT_THAT(refusal_with([](Request& r) { r.max_reasoning_tokens = -2; }),
+              HasSubstr("max_reasoning_tokens: -2"));
+  EXPECT_THAT(refusal_with([](Request& r) { r.max_reasoning_tokens = 5; }), HasSubstr("has no reasoning"));
+  EXPECT_THAT(refusal_with([](Request& r) {
+                r.max_reasoning_tokens = 5;
+                r.reasoning = Reasoning::kOpen;
+                r.min_tokens = 3;
+              }),
+              HasSubstr("max_reasoning_tokens: not with min_tokens"));
+}
+
 TEST(Request, RefusesAnEmptyPrompt) {
   EXPECT_THAT(refusal_of({}), HasSubstr("prompt: empty"));
   EXPECT_THAT(refusal([] { prepare_request({.prompt = "x"}, {}, kLimits); }), HasSubstr("prompt: empty"));

@@ -38,6 +38,37 @@ TEST(AnswerFormat, AChatHasAMessage) {
   EXPECT_EQ(answer.at("choices").at(0).at("message").at("content"), "Hi");
 }
 
+TEST(AnswerFormat, AChatHasReasoningAndCalls) {
+  const Piece whole{
+      .reasoning = "Hm",
+      .calls = {{.index = 0, .id = "call_1", .name = "f", .arguments = "{\"a\": 1}", .ends = true}},
+      .finish_reason = "tool_calls"};
+  const Usage usage{.completion_tokens = 9, .reasoning_tokens = 4};
+  const json answer = json::parse(kChat.complete({whole}, usage));
+  const json message = answer.at("choices").at(0).at("message");
+  EXPECT_EQ(answer.at("choices").at(0).at("finish_reason"), "tool_calls");
+  EXPECT_TRUE(message.at("content").is_null());
+  EXPECT_EQ(message.at("reasoning_content"), "Hm");
+  EXPECT_EQ(message.at("tool_calls"), json::parse(R"([{"id": "call_1", "type": "function",
+                             "function": {"name": "f", "arguments": "{\"a\": 1}"}}])"));
+  EXPECT_EQ(answer.at("usage").at("completion_tokens_details").at("reasoning_tokens"), 4);
+  const json plain = json::parse(kChat.complete({{.text = "Hi"}}, kUsage)).at("choices").at(0).at("message");
+  EXPECT_FALSE(plain.contains("tool_calls") || plain.contains("reasoning_content"));
+}
+
+TEST(AnswerFormat, AStreamHasANameThenArguments) {
+  const auto delta = [](const Piece& piece) {
+    return data_of(kChat.event(0, piece, false)).at("choices").at(0).at("delta");
+  };
+  EXPECT_EQ(delta({.reasoning = "Hm"}), json::parse(R"({"reasoning_content": "Hm"})"));
+  EXPECT_EQ(delta({.calls = {{.index = 1, .id = "call_1", .name = "f"}}}),
+            json::parse(R"({"tool_calls": [{"index": 1, "id": "call_1", "type": "function",
+                                            "function": {"name": "f", "arguments": ""}}]})"));
+  EXPECT_EQ(delta({.calls = {{.index = 1, .arguments = "{"}}}),
+            json::parse(R"({"tool_calls": [{"index": 1, "function": {"arguments": "{"}}]})"));
+  EXPECT_EQ(kChat.event(0, {.calls = {{.index = 1, .ends = true}}}, false), "") << "chats have no such event";
+}
+
 TEST(AnswerFormat, AStreamIsOneJsonALine) {
   const json role = data_of(kChat.first_event(0, true)).at("choices").at(0).at("delta");
   EXPECT_EQ(role.at("role"), "assistant");

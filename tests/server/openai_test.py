@@ -242,7 +242,6 @@ class OpenAi(Case):
 
     def test_a_response_without_text_is_refused_by_name(self):
         asked = {
-            "tools": [{"type": "web_search"}],
             "previous_response_id": "resp_1",
             "reasoning": {"effort": "low"},
             "background": True,
@@ -256,7 +255,8 @@ class OpenAi(Case):
             self.assertEqual(error.code, "unsupported_parameter")
         image = [{"role": "user", "content": [{"type": "input_image", "image_url": "data:"}]}]
         self.refuses(openai.BadRequestError, lambda: self.respond(image), "input[0].content[0].type")
-        self.refuses(openai.BadRequestError, lambda: self.respond([{"type": "function_call"}]), "input[0].type")
+        self.refuses(openai.BadRequestError, lambda: self.respond([{"type": "computer_call"}]), "input[0].type")
+        self.refuses(openai.BadRequestError, lambda: self.respond(tools=[{"type": "web_search"}]), "tools[0].type")
         self.refuses(openai.BadRequestError, lambda: self.respond(""), "input")
         self.refuses(openai.BadRequestError, lambda: self.respond(max_output_tokens=0), "max_output_tokens")
 

@@ -54,8 +54,7 @@ TEST(TextRequest, ReadsTheTreatmentOfControlTokens) {
   EXPECT_FALSE(other.special || other.add_special_tokens || other.skip_special_tokens);
   const std::string messages = R"({"messages": [{"role": "user", "content": "x"}])";
   EXPECT_FALSE(chat(messages + R"(, "skip_special_tokens": false})").request.skip_special_tokens);
-  for (const char* member : {R"("add_special_tokens": true)", R"("parse_special": true)",
-                             R"("add_generation_prompt": false)", R"("continue_final_message": true)"})
+  for (const char* member : {R"("add_special_tokens": true)", R"("parse_special": true)"})
     EXPECT_EQ(refusal_of(messages + ", " + member + "}", TextPath::kChat).code, "unsupported_parameter")
         << member;
 }
@@ -116,11 +115,12 @@ TEST(TextRequest, AMessageMayHaveANameAndEmptyMembers) {
   EXPECT_EQ(messages.at(0).role, "system");
   EXPECT_EQ(messages.at(1).name, "ann");
   EXPECT_EQ(messages.at(2).content, "b");
-  for (const auto& [member, param] : {std::pair(R"("tool_calls": [{}])", "messages[0].tool_calls"),
-                                      {R"("annotations": 1)", "messages[0].annotations"},
-                                      {R"("refusal": "no")", "messages[0].refusal"},
-                                      {R"("name": 7)", "messages[0].name"},
-                                      {R"("weight": 1)", "messages[0].weight"}}) {
+  for (const auto& [member, param] :
+       {std::pair(R"("tool_calls": [{}])", "messages[0].tool_calls[0].function"),
+        {R"("annotations": 1)", "messages[0].annotations"},
+        {R"("refusal": "no")", "messages[0].refusal"},
+        {R"("name": 7)", "messages[0].name"},
+        {R"("weight": 1)", "messages[0].weight"}}) {
     const std::string body =
         std::string(R"({"messages": [{"role": "assistant", "content": "x", )") + member + "}]}";
     EXPECT_EQ(refusal_of(body, TextPath::kChat).param, param) << body;
@@ -191,7 +191,8 @@ TEST(TextRequest, ResponsesHaveTheirOwnParameterNames) {
     EXPECT_EQ(refusal_of(body, TextPath::kResponses).param, name);
   }
   EXPECT_EQ(refusal_of("{}", TextPath::kResponses).param, "input");
-  EXPECT_EQ(refusal_of(R"({"input": [{"type": "reasoning"}]})", TextPath::kResponses).param, "input[0].type");
+  EXPECT_EQ(refusal_of(R"({"input": [{"type": "computer_call"}]})", TextPath::kResponses).param,
+            "input[0].type");
 }
 
 TEST(TextRequest, ReadsTheJsonFormat) {

@@ -5,8 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "models/jinja/template.h"
 #include "tests/tokenizer/golden_data.h"
 #include "tests/tokenizer/tiny_tokenizer.h"
+#include "vm/base/error.h"
+#include "vm/base/text_file.h"
 
 namespace serval {
 namespace {
@@ -64,6 +67,110 @@ TEST(ChatTemplate, RendersWhatJinjaRenders) {
     EXPECT_EQ(chat.render(messages_of(test["messages"]), test["generation_prompt"]),
               test["text"].get<std::string>());
   }
+}
+
+ChatTurn turn_of(const nlohmann::ordered_json& message) {
+  ChatTurn turn{.role = message["role"],
+                .content = message["content"],
+                .call_id = message.value("tool_call_id", ""),
+                .reasoning = message.value("reasoning_content", "")};
+  if (!message.contains("tool_calls")) return turn;
+  for (const auto& call : message["tool_calls"])
+    turn.calls.push_back({call["id"], call["function"]["name"], call["function"]["arguments"].dump()});
+  return turn;
+}
+
+// What the template writes for a case of tools.json; null if it refuses the messages.
+json rendered(const ChatTemplate& chat, const nlohmann::ordered_json& test,
+              nlohmann::ordered_json variables) {
+  std::vector<ChatTurn> turns;
+  for (const auto& message : test["messages"]) turns.push_back(turn_of(message));
+  if (test.contains("enable_thinking")) variables["enable_thinking"] = test["enable_thinking"];
+  try {
+    return chat.render(turns, {.add_generation_prompt = test["add_generation_prompt"],
+                               .continue_final_message = test.value("continue_final_message", false),
+                               .tools = test["tools"].dump(),
+                               .variables = variables.dump()});
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUsage) << error.what();
+    return nullptr;
+  }
+}
+
+// tools/chat_goldens.py recorded the texts.
+TEST(ChatTemplate, RendersToolsAsTransformersDoes) {
+  const auto folder = std::filesystem::path(SERVAL_TEST_DATA) / "chat_templates";
+  constexpr std::size_t kMaxBytes = std::size_t{16} << 20;
+  const auto goldens = nlohmann::ordered_json::parse(read_text_file(folder / "tools.json", kMaxBytes));
+  const Tokenizer tokenizer = golden::tokenizer("gpt2");
+  nlohmann::ordered_json variables = goldens["tokens"];
+  variables["date_string"] = "04 Mar 2025";  // the recorded time, as templates write it
+  EXPECT_EQ(goldens["texts"].size(), 5u);
+  for (const auto& [name, texts] : goldens["texts"].items()) {
+    const ChatTemplate chat =
+        of_text(read_text_file(folder / (name + ".jinja"), jinja::kMaxTemplateBytes), tokenizer);
+    std::size_t written = 0;
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      EXPECT_EQ(rendered(chat, goldens["cases"][i], variables), json(texts[i])) << name << ", case " << i;
+      written += texts[i].is_null() ? 0 : 1;
+    }
+    EXPECT_GE(written, 15u) << name;
+  }
+}
+
+TEST(ChatTemplate, ControlTokensInToolsAndCallsAreText) {
+  const Tokenizer tokenizer = golden::tokenizer("gpt2");
+  const ChatTemplate chat = of_text(
+      "{{ tools | tojson }}{{ x }}{% for m in messages %}{{ m.tool_calls }}{{ m.reasoning_content }}"
+      "{{ m.tool_call_id }}{% endfor %}",
+      tokenizer);
+  const std::string end = "<|im_end|>";
+  const std::vector<ChatTurn> turns = {{.role = "assistant",
+                                        .calls = {{end, end, "{\"" + end + "\": \"" + end + "\"}"}},
+                                        .call_id = end,
+                                        .reasoning = end}};
+  const ChatPrompt prompt{.tools = "[\"" + end + "\"]", .variables = "{\"x\": \"" + end + "\"}"};
+  EXPECT_THAT(chat.render(turns, prompt), HasSubstr(end));
+  for (const std::int32_t id : chat.encode(tokenizer, turns, prompt)) EXPECT_FALSE(tokenizer.is_special(id));
+}
+
+TEST(ChatTemplate, AMessageHasOnlyTheMembersThatAreGiven) {
+  const ChatTemplate chat =
+      of_text("{% for m in messages %}{{ m.keys() | list }}{% endfor %}{{ tools is none }}",
+              golden::tokenizer("gpt2"));
+  EXPECT_EQ(chat.render(std::vector<ChatTurn>{{"assistant", "x"}}, true), "['role', 'content']True");
+}
+
+TEST(ChatTemplate, ContinuesTheLastMessage) {
+  const Tokenizer tokenizer = golden::tokenizer("gpt2");
+  const ChatPrompt goes_on{.add_generation_prompt = false, .continue_final_message = true};
+  const std::vector<ChatTurn> turns = {{"user", "Hi"}, {"assistant", "So Hi "}};
+  const ChatTemplate keeps = of_text("{% for m in messages %}<{{ m.content }}>{% endfor %}", tokenizer);
+  EXPECT_EQ(keeps.render(turns, goes_on), "<Hi><So Hi ");
+  const ChatTemplate trims =
+      of_text("{% for m in messages %}<{{ m.content | trim }}>{% endfor %}", tokenizer);
+  EXPECT_EQ(trims.render(turns, goes_on), "<Hi><So Hi");
+  const auto refusal = [&](const std::vector<ChatTurn>& messages, const ChatPrompt& prompt) {
+    return tiny::error_of([&] { keeps.render(messages, prompt); }, ErrorKind::kUsage);
+  };
+  EXPECT_THAT(refusal(std::vector<ChatTurn>{{"user", ""}}, goes_on), HasSubstr("no content"));
+  EXPECT_THAT(refusal(turns, {.continue_final_message = true}), HasSubstr("add_generation_prompt"));
+  const ChatTemplate drops = of_text("x", tokenizer);
+  EXPECT_THAT(tiny::error_of([&] { drops.render(turns, goes_on); }, ErrorKind::kUsage),
+              HasSubstr("does not write"));
+}
+
+TEST(ChatTemplate, RefusesJsonOfAnotherKind) {
+  const ChatTemplate chat = of_text(kShout, golden::tokenizer("gpt2"));
+  const auto refusal = [&](const ChatPrompt& prompt, const std::string& arguments) {
+    const std::vector<ChatTurn> turns = {{.role = "assistant", .calls = {{"1", "f", arguments}}}};
+    return tiny::error_of([&] { chat.render(turns, prompt); }, ErrorKind::kUsage);
+  };
+  EXPECT_THAT(refusal({.tools = "{}"}, "{}"), HasSubstr("tools: expected a JSON array"));
+  EXPECT_THAT(refusal({.variables = "[]"}, "{}"), HasSubstr("chat_template_kwargs: expected a JSON object"));
+  EXPECT_THAT(refusal({}, "[]"), HasSubstr("arguments: expected a JSON object"));
+  EXPECT_THAT(refusal({}, "{"), HasSubstr("arguments"));
+  EXPECT_THAT(refusal({}, "{\"a\":" + std::string(100'000, '[')), HasSubstr("arguments"));
 }
 
 TEST(ChatTemplate, EncodesWhatItRenders) {

@@ -1,9 +1,13 @@
 // serval serve: answers requests over HTTP, as OpenAI's clients make them.
+#include <algorithm>
 #include <climits>
 #include <string>
+#include <vector>
 
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 
+#include "engine/answer/formats.h"
 #include "engine/cli/commands/commands.h"
 #include "engine/cli/commands/restart.h"
 #include "engine/cli/flags/common_options.h"
@@ -72,6 +76,7 @@ struct Flags {
 
  private:
   void declare_server(FlagSet& set);
+  void declare_parsers(FlagSet& set);
   void declare_limits(FlagSet& set);
 };
 
@@ -98,6 +103,27 @@ void Flags::declare_server(FlagSet& set) {
             });
   set.value("-a,--alias", "NAME", "what clients call the model. Default: its own name",
             [this](const FlagValue& v) { server.service.alias = parse_text(v); });
+  declare_parsers(set);
+}
+
+void Flags::declare_parsers(FlagSet& set) {
+  const auto one_of = [](const FlagValue& v, const std::vector<std::string>& names) {
+    std::string name = parse_text(v);
+    if (std::ranges::find(names, name) == names.end())
+      reject(v, fmt::format("is unknown; expected one of {}", fmt::join(names, ", ")));
+    return name;
+  };
+  const std::vector<std::string> tools = tool_format_names(), reasoning = reasoning_format_names();
+  set.value("--tool-parser", "NAME",
+            fmt::format("how the model writes calls of tools: {}. Default: what its chat template shows",
+                        fmt::join(tools, ", ")),
+            [this, one_of, tools](const FlagValue& v) { server.service.tool_parser = one_of(v, tools); });
+  set.value("--reasoning-parser", "NAME",
+            fmt::format("how the model reasons: {}. Default: what its chat template shows",
+                        fmt::join(reasoning, ", ")),
+            [this, one_of, reasoning](const FlagValue& v) {
+              server.service.reasoning_parser = one_of(v, reasoning);
+            });
 }
 
 void Flags::declare_limits(FlagSet& set) {

@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "serval/chat.h"
 #include "serval/error.h"
 
 namespace serval {
@@ -49,12 +50,6 @@ struct SamplingParams {
   uint32_t stream = 0;  // distinguishes sequences that share a seed
 };
 
-struct ChatMessage {
-  std::string role;  // "system", "user" or "assistant"
-  std::string content;
-  std::string name = {};  // of the speaker, for chat templates that write it; empty: none
-};
-
 struct Request {
   // UTF-8; other bytes become U+FFFD. Set only one of prompt, prompt_ids and messages; the prompt is ignored
   // if one of the others is set. At most 64 MiB of text, which must leave room for one token in the context.
@@ -66,6 +61,7 @@ struct Request {
   bool skip_special_tokens = true;         // the answer's text leaves control tokens out
   std::vector<int32_t> prompt_ids = {};    // token ids, used as they are (no BOS is added)
   std::vector<ChatMessage> messages = {};  // a conversation, rendered with the model's chat template
+  ChatOptions chat = {};                   // how `messages` are rendered
   SamplingParams sampling = {};
   int max_tokens = -1;  // limit for new tokens; -1: until the context is full; 0: only read the prompt
   std::vector<std::string> stop =
@@ -87,6 +83,14 @@ struct Request {
   // top_logprobs, a GPU then needs one launch for each token.
   bool json_object = false;
   std::string json_schema = {};  // up to 256 KiB
+  // The answer is text or calls of tools, constrained as json_schema is. With json_object or json_schema the
+  // answer is JSON or calls. Ignored with ToolChoice::kNone.
+  ToolRules tools = {};
+  // Unless kNone, the answer may begin with reasoning: json_object, json_schema and tools then restrict what
+  // follows </think>, and markers such as <think> are part of the text even if they are control tokens.
+  Reasoning reasoning = Reasoning::kNone;
+  // Limit of the tokens of the reasoning; then </think> is forced. -1: none. Needs `reasoning`.
+  int max_reasoning_tokens = -1;
   // Number of answers, 1 to 128. Answer i equals the answer to the same request with n = 1 and the stream
   // sampling.stream + i. The prompt is read once.
   int n = 1;
@@ -312,9 +316,12 @@ struct ModelInfo {
   std::string policy;
   int gpus = 1;  // GPUs that share the model
   int sms = 0;
-  int64_t instructions = 0;         // of the compiled program
-  std::string chat_template;        // its name or its file; "" if the model has none
-  SamplingParams default_sampling;  // the project's defaults overlaid with generation_config.json
+  int64_t instructions = 0;   // of the compiled program
+  std::string chat_template;  // its name or its file; "" if the model has none
+  // What the chat template shows: the names of serve's --tool-parser and --reasoning-parser, else "none".
+  std::string tool_parser = "none", reasoning_parser = "none";
+  bool template_writes_tools = false;  // the chat template uses ChatOptions::tools
+  SamplingParams default_sampling;     // the project's defaults overlaid with generation_config.json
   // generation_config.json alone; what it does not name is off, so that the model's own distribution is drawn
   // from.
   SamplingParams model_sampling;
@@ -354,10 +361,11 @@ class Engine {
   // Ids of a conversation, ready for the assistant's answer. Control tokens that are written in its messages
   // are text. kUsage for an unknown role and where the chat template refuses the messages or fails on them;
   // an error where the model has no chat template that is known here.
-  std::vector<int32_t> tokenize_chat(std::span<const ChatMessage> messages) const;
+  std::vector<int32_t> tokenize_chat(std::span<const ChatMessage> messages,
+                                     const ChatOptions& options = {}) const;
 
-  // Compiles the request's json_schema in advance of submit(); the 16 most recently used schemas are cached.
-  // kUsage for an unsupported schema. Does nothing if the request has none.
+  // Compiles the request's json_schema and tools in advance of submit(); the 16 most recently used are
+  // cached. kUsage for an unsupported schema. Does nothing if the request has none.
   void compile_json(const Request& request) const;
 
   // Queues the request and returns at once. Its events come from the handle, or go to `sink` if one is given.

@@ -101,22 +101,57 @@ std::string completion_choice(size_t index, const Piece& piece) {
   return choice_text(index, "text", quoted(piece.text), completion_logprobs(piece), piece);
 }
 
+// The content is null if the answer only has calls.
 std::string chat_choice(size_t index, const Piece& piece) {
-  const ordered_json message = {{"role", "assistant"}, {"content", piece.text}, {"refusal", nullptr}};
+  const bool only_calls = piece.text.empty() && !piece.calls.empty();
+  ordered_json message = {{"role", "assistant"},
+                          {"content", only_calls ? ordered_json() : ordered_json(piece.text)},
+                          {"refusal", nullptr}};
+  if (!piece.reasoning.empty()) message["reasoning_content"] = piece.reasoning;
+  for (const CallPiece& call : piece.calls)
+    message["tool_calls"].push_back({{"id", call.id},
+                                     {"type", "function"},
+                                     {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
   return choice_text(index, "message", json_text(message), chat_logprobs(piece), piece);
 }
 
+std::string call_delta(const CallPiece& call) {
+  ordered_json delta = {{"index", call.index}};
+  if (!call.id.empty()) {
+    delta["id"] = call.id;
+    delta["type"] = "function";
+    delta["function"]["name"] = call.name;
+  }
+  delta["function"]["arguments"] = call.arguments;
+  return R"({"tool_calls":[)" + json_text(delta) + "]}";
+}
+
 std::string chat_delta(size_t index, const Piece& piece) {
-  const bool only_ends = piece.text.empty() && !piece.finish_reason.empty();
-  const std::string delta = only_ends ? "{}" : R"({"content":)" + quoted(piece.text) + "}";
+  std::string delta = "{}";
+  if (!piece.calls.empty()) {
+    delta = call_delta(piece.calls.front());
+  } else if (!piece.reasoning.empty()) {
+    delta = R"({"reasoning_content":)" + quoted(piece.reasoning) + "}";
+  } else if (!piece.text.empty() || piece.finish_reason.empty()) {
+    delta = R"({"content":)" + quoted(piece.text) + "}";
+  }
   return choice_text(index, "delta", delta, chat_logprobs(piece), piece);
 }
 
-ordered_json usage_json(const Usage& usage) {
-  return {{"prompt_tokens", usage.prompt_tokens},
-          {"completion_tokens", usage.completion_tokens},
-          {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
-          {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
+ordered_json usage_json(TextPath path, const Usage& usage) {
+  ordered_json all = {{"prompt_tokens", usage.prompt_tokens},
+                      {"completion_tokens", usage.completion_tokens},
+                      {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
+                      {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
+  if (path == TextPath::kChat)
+    all["completion_tokens_details"] = {{"reasoning_tokens", usage.reasoning_tokens}};
+  return all;
+}
+
+// A piece that only says that a call's arguments are complete, which chats do not say.
+bool is_silent(TextPath path, const Piece& piece) {
+  return path == TextPath::kChat && piece.finish_reason.empty() && !piece.calls.empty() &&
+         piece.calls.front().ends && piece.calls.front().arguments.empty() && piece.logprobs.empty();
 }
 
 const char* object_of(TextPath path, bool streams) {
@@ -149,7 +184,7 @@ std::string AnswerFormat::complete(const std::vector<Piece>& choices, const Usag
     if (i > 0) answer += ',';
     answer += path_ == TextPath::kChat ? chat_choice(i, choices[i]) : completion_choice(i, choices[i]);
   }
-  return answer + R"(],"usage":)" + json_text(usage_json(usage)) + "}";
+  return answer + R"(],"usage":)" + json_text(usage_json(path_, usage)) + "}";
 }
 
 std::string AnswerFormat::first_event(size_t choice, bool with_usage) const {
@@ -159,12 +194,13 @@ std::string AnswerFormat::first_event(size_t choice, bool with_usage) const {
 }
 
 std::string AnswerFormat::event(size_t choice, const Piece& piece, bool with_usage) const {
+  if (is_silent(path_, piece)) return {};
   return event_of_choice(
       path_ == TextPath::kChat ? chat_delta(choice, piece) : completion_choice(choice, piece), with_usage);
 }
 
 std::string AnswerFormat::usage_event(const Usage& usage) const {
-  return event_of(event_opening_ + R"(],"usage":)" + json_text(usage_json(usage)) + "}");
+  return event_of(event_opening_ + R"(],"usage":)" + json_text(usage_json(path_, usage)) + "}");
 }
 
 // Joins text instead of building JSON: it runs for every token of every stream.

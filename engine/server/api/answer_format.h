@@ -14,6 +14,7 @@ struct Usage {
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;  // prompt tokens that were found in the KV cache
   int64_t completion_tokens = 0;
+  int64_t reasoning_tokens = 0;  // completion tokens before </think>
 };
 
 // A token with its log probability.
@@ -30,9 +31,20 @@ struct TokenLogprob {
   std::vector<LikelyToken> likeliest = {};
 };
 
-// A part of an answer's text, or all of it.
+// A part of a call of a tool, or all of it. The first piece of a call has `id` and `name`; later ones only
+// have arguments.
+struct CallPiece {
+  size_t index = 0;  // of the call within the answer
+  std::string id = {}, name = {};
+  std::string arguments = {};  // JSON, as the model wrote it
+  bool ends = false;           // the arguments are complete
+};
+
+// A part of an answer, or all of it. A part of a stream has only one of reasoning, text and one call.
 struct Piece {
-  std::string text = {};
+  std::string text = {};  // content
+  std::string reasoning = {};
+  std::vector<CallPiece> calls = {};
   bool with_logprobs = false;
   bool with_likeliest = false;
   std::vector<TokenLogprob> logprobs = {};

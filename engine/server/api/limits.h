@@ -13,6 +13,7 @@ inline constexpr size_t kLogitBiases = 1024;
 inline constexpr size_t kPrompts = 128;
 inline constexpr int kAnswers = 128;  // limit of `n`, and of the answers to all prompts together
 inline constexpr size_t kMessages = 4096;
+inline constexpr size_t kToolCalls = 256;  // of a message
 inline constexpr size_t kContentParts = 1024;
 inline constexpr size_t kNameBytes = 256;  // model, user
 // Levels of arrays and objects: 128 nested schemas (engine/grammar/json_schema.h), each inside an array or

@@ -6,6 +6,7 @@
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 
+#include "engine/include/serval/chat.h"
 #include "engine/server/api/api_error.h"
 #include "engine/server/api/body_fields.h"
 #include "engine/server/api/limits.h"
@@ -41,6 +42,26 @@ std::vector<Parameter> sampling_parameters() {
   };
 }
 
+std::vector<Parameter> conversation_parameters() {
+  return {
+      {"tools", kNo, kYes, "array", "none", fmt::format("0 to {}", kMaxFunctions),
+       "functions that the model may call ([below](#tools))"},
+      {"tool_choice", kNo, kYes, "string or object", "`auto` with tools, else `none`",
+       "`none`, `auto`, `required` or `{\"type\": \"function\", \"function\": {\"name\": …}}`",
+       "whether the answer may, or must, consist of calls"},
+      {"parallel_tool_calls", kNo, kYes, "boolean", "true", "", "false: at most one call"},
+      {"chat_template_kwargs", kNo, kYes, "object", "none", "",
+       "further variables of the chat template, such as `enable_thinking`"},
+      {"add_generation_prompt", kNo, kYes, "boolean", "true; false with `continue_final_message`", "",
+       "the prompt ends with the beginning of the assistant's message"},
+      {"continue_final_message", kNo, kYes, "boolean", "false", "not with `add_generation_prompt`",
+       "the answer continues the last message"},
+      {"max_reasoning_tokens", kNo, kYes, "integer", "none",
+       fmt::format("0 to {}; for models that reason", INT32_MAX),
+       "after so many tokens of reasoning `</think>` is forced ([below](#reasoning))"},
+  };
+}
+
 std::vector<Parameter> make_parameters() {
   using namespace api_limit;
   const std::string names = fmt::format("{} bytes", kNameBytes);
@@ -56,8 +77,11 @@ std::vector<Parameter> make_parameters() {
       {"parse_special", kYes, kNo, "boolean", "true", "",
        "control tokens written in a text prompt become these tokens; false: they stay text"},
       {"messages", kNo, kYes, "array", "required", fmt::format("1 to {}", kMessages),
-       "`role` is `system`, `developer` (read as `system`), `user` or `assistant`, `content` a string or "
-       "parts of `type` `text`, `name` what the chat template may write. Control tokens in them are text"},
+       "`role` is `system`, `developer` (read as `system`), `user`, `assistant` or `tool`, `content` a "
+       "string or "
+       "parts of `type` `text`, `name` what the chat template may write. The assistant's may have "
+       "`tool_calls` and "
+       "`reasoning_content`, a tool's has `tool_call_id`. Control tokens in them are text"},
       {"max_tokens", kYes, kYes, "integer",
        fmt::format("{}; chat: what the context leaves", kCompletionTokens), fmt::format("0 to {}", INT32_MAX),
        "largest number of tokens of an answer; the end of the context may end it earlier"},
@@ -98,6 +122,9 @@ std::vector<Parameter> make_parameters() {
   const std::vector<Parameter> sampling = sampling_parameters();
   const auto after = std::ranges::find(all, "logit_bias", &Parameter::name);
   all.insert(after, sampling.begin(), sampling.end());
+  const std::vector<Parameter> conversation = conversation_parameters();
+  all.insert(std::ranges::find(all, "max_tokens", &Parameter::name), conversation.begin(),
+             conversation.end());
   return all;
 }
 
@@ -114,9 +141,9 @@ const std::vector<Neutral>& neutral_members() {
   const json empty_list = json::array({json::array()}), empty_object = json::array({json::object()});
   const json unforced = json::array({"none", "auto"});
   static const std::vector<Neutral> all = {
-      {"tools", empty_list, kTaken, kTaken, kTaken},
-      {"tool_choice", unforced, kTaken, kTaken, kTaken},
-      {"parallel_tool_calls", either, kTaken, kTaken, kTaken},
+      {"tools", empty_list, kTaken, kAbsent, kAbsent},
+      {"tool_choice", unforced, kTaken, kAbsent, kAbsent},
+      {"parallel_tool_calls", either, kTaken, kAbsent, kAbsent},
       {"functions", empty_list, kTaken, kTaken, kAbsent},
       {"function_call", unforced, kTaken, kTaken, kAbsent},
       {"documents", empty_list, kAbsent, kTaken, kAbsent},
@@ -129,9 +156,6 @@ const std::vector<Neutral>& neutral_members() {
       {"background", no, kAbsent, kAbsent, kTaken},
       {"truncation", json::array({"disabled"}), kAbsent, kAbsent, kTaken},
       {"service_tier", json::array({"auto", "default"}), kTaken, kTaken, kTaken},
-      {"add_generation_prompt", yes, kAbsent, kTaken, kAbsent},
-      {"continue_final_message", no, kAbsent, kTaken, kAbsent},
-      {"chat_template_kwargs", empty_object, kAbsent, kTaken, kAbsent},
       {"add_special_tokens", no, kAbsent, kTaken, kAbsent},
       {"parse_special", no, kAbsent, kTaken, kAbsent},
       {"skip_special_tokens", yes, kAbsent, kAbsent, kTaken},

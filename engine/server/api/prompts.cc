@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <initializer_list>
 #include <string_view>
+#include <utility>
 
 #include "fmt/format.h"
 
 #include "engine/server/api/limits.h"
+#include "engine/server/api/tools.h"
 
 namespace serval::server {
 namespace {
@@ -54,33 +56,88 @@ std::string parse_parts(const json& parts, const std::string& name, PartTypes ty
 std::string parse_role(const BodyFields& fields, const std::string& name) {
   const auto role = fields.text("role", api_limit::kNameBytes);
   if (role == "developer") return "system";
-  if (role == "system" || role == "user" || role == "assistant") return *role;
+  if (role == "system" || role == "user" || role == "assistant" || role == "tool") return *role;
   refuse_parameter(name + ".role", (role ? shown_value(*role) : "absent") +
-                                       "; expected system, developer, user or assistant");
+                                       "; expected system, developer, user, assistant or tool");
 }
 
 // Accepts the members of OpenAI's answers that have no effect while they are empty: clients send them back
 // with earlier answers.
 void check_empty_members(const BodyFields& fields) {
-  for (const char* member : {"tool_calls", "annotations"}) {
-    const json* value = fields.find(member);
-    if (value != nullptr && !(value->is_array() && value->empty()))
-      refuse_parameter(fields.full_name(member), shown_value(*value) + "; only an empty array is supported");
-  }
+  const json* annotations = fields.find("annotations");
+  if (annotations != nullptr && !(annotations->is_array() && annotations->empty()))
+    refuse_parameter(fields.full_name("annotations"),
+                     shown_value(*annotations) + "; only an empty array is supported");
   const json* refusal = fields.find("refusal");
   if (refusal != nullptr && !is_empty_text(*refusal))
     refuse_parameter(fields.full_name("refusal"), shown_value(*refusal) + "; only null is supported");
 }
 
-// Reads `role` and `content`. `types`: accepted types of the parts of `content`.
-ChatMessage parse_message(const BodyFields& fields, const std::string& name, PartTypes types) {
-  const std::string role = parse_role(fields, name);
-  const json* content = fields.find("content");
-  if (content == nullptr) refuse_parameter(name + ".content", "absent; expected a string or parts of text");
-  if (content->is_string()) return {role, content->get<std::string>()};
+// A text, or the texts of parts. `types`: accepted types of these parts.
+std::string parse_content(const BodyFields& fields, const char* member, PartTypes types) {
+  const json* content = fields.find(member);
+  const std::string name = fields.full_name(member);
+  if (content == nullptr) refuse_parameter(name, "absent; expected a string or parts of text");
+  if (content->is_string()) return content->get<std::string>();
   if (!content->is_array())
-    refuse_parameter(name + ".content", shown_value(*content) + "; expected a string or parts of text");
-  return {role, parse_parts(*content, name + ".content", types)};
+    refuse_parameter(name, shown_value(*content) + "; expected a string or parts of text");
+  return parse_parts(*content, name, types);
+}
+
+std::string required_text(const BodyFields& fields, const char* member) {
+  const auto text = fields.text(member, api_limit::kNameBytes);
+  if (!text || text->empty())
+    refuse_parameter(fields.full_name(member), text ? "empty; expected a text" : "absent; expected a string");
+  return *text;
+}
+
+// A call that the assistant made, in the form of /v1/chat/completions.
+ToolCall parse_call(const json& call, const std::string& name) {
+  if (!call.is_object()) refuse_parameter(name, shown_value(call) + "; expected an object");
+  const BodyFields fields(call, name + ".");
+  fields.refuse_others({"id", "type", "function", "index"});
+  const auto type = fields.text("type", api_limit::kNameBytes);
+  if (type && *type != "function")
+    refuse_parameter(name + ".type", shown_value(*type) + "; only function is supported");
+  const json* function = fields.find("function");
+  if (function == nullptr || !function->is_object())
+    refuse_parameter(name + ".function", function ? shown_value(*function) + "; expected an object"
+                                                  : "absent; expected an object");
+  const BodyFields members(*function, name + ".function.");
+  members.refuse_others({"name", "arguments"});
+  const std::string called = required_text(members, "name");
+  check_function_name(called, members.full_name("name"));
+  return {required_text(fields, "id"), called, call_arguments(members)};
+}
+
+std::vector<ToolCall> parse_calls(const BodyFields& fields, const std::string& role) {
+  const json* calls = fields.find("tool_calls");
+  const std::string name = fields.full_name("tool_calls");
+  if (calls == nullptr) return {};
+  if (!calls->is_array()) refuse_parameter(name, shown_value(*calls) + "; expected an array");
+  if (!calls->empty() && role != "assistant") refuse_parameter(name, "only the assistant calls tools");
+  if (calls->size() > api_limit::kToolCalls)
+    refuse_parameter(name, fmt::format("{} calls; limit: {}", calls->size(), api_limit::kToolCalls));
+  std::vector<ToolCall> parsed;
+  for (size_t i = 0; i < calls->size(); ++i)
+    parsed.push_back(parse_call((*calls)[i], fmt::format("{}[{}]", name, i)));
+  return parsed;
+}
+
+// Members that only messages of certain roles have.
+void read_role_members(ChatMessage& message, const BodyFields& fields) {
+  message.tool_calls = parse_calls(fields, message.role);
+  if (message.role == "tool") {
+    message.tool_call_id = required_text(fields, "tool_call_id");
+  } else if (fields.find("tool_call_id") != nullptr) {
+    refuse_parameter(fields.full_name("tool_call_id"), "only messages of role tool have it");
+  }
+  for (const char* member : {"reasoning_content", "reasoning"}) {
+    const auto reasoning = fields.text(member, SIZE_MAX);
+    if (reasoning && message.role != "assistant")
+      refuse_parameter(fields.full_name(member), "only messages of role assistant have it");
+    if (reasoning && message.reasoning_content.empty()) message.reasoning_content = *reasoning;
+  }
 }
 
 template <class Parse>
@@ -115,7 +172,26 @@ TokenizeOptions read_tokenize_options(const BodyFields& fields) {
 void check_chat_tokens(const BodyFields& fields) {
   expect(fields, "add_special_tokens", false, "the chat template writes them");
   expect(fields, "parse_special", false, "control tokens that are written in messages are text");
-  expect(fields, "add_generation_prompt", true, "the assistant answers");
+}
+
+ChatOptions read_chat_options(const BodyFields& fields, const std::string& body) {
+  ChatOptions options;
+  options.continue_final_message = fields.boolean("continue_final_message").value_or(false);
+  const auto prompts = fields.boolean("add_generation_prompt");
+  options.add_generation_prompt = prompts.value_or(!options.continue_final_message);
+  if (options.continue_final_message && options.add_generation_prompt)
+    refuse_parameter("continue_final_message", "not with add_generation_prompt; set either, not both");
+  constexpr const char* kVariables = "chat_template_kwargs";
+  const json* variables = fields.find(kVariables);
+  if (variables == nullptr) return options;
+  if (!variables->is_object()) refuse_parameter(kVariables, shown_value(*variables) + "; expected an object");
+  for (const char* own : {"messages", "tools", "add_generation_prompt", "continue_final_message", "bos_token",
+                          "eos_token", "chat_template", "tokenize"}) {
+    if (variables->contains(own))
+      refuse_parameter(fmt::format("{}.{}", kVariables, own), "is set by the server");
+  }
+  if (!variables->empty()) options.variables = nlohmann::ordered_json::parse(body).at(kVariables).dump();
+  return options;
 }
 
 std::vector<Prompt> parse_prompts(const json& value) {
@@ -133,22 +209,79 @@ std::vector<Prompt> parse_prompts(const json& value) {
 
 std::vector<ChatMessage> parse_messages(const json& value) {
   return parse_list(value, "messages", [](const BodyFields& fields, const std::string& name) {
-    fields.refuse_others({"role", "content", "name", "tool_calls", "annotations", "refusal"});
+    fields.refuse_others({"role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content",
+                          "reasoning", "annotations", "refusal"});
     check_empty_members(fields);
-    ChatMessage message = parse_message(fields, name, {"text"});
+    ChatMessage message{.role = parse_role(fields, name)};
+    read_role_members(message, fields);
+    const bool may_be_empty = !message.tool_calls.empty() && fields.find("content") == nullptr;
+    if (!may_be_empty) message.content = parse_content(fields, "content", {"text"});
     message.name = fields.text("name", api_limit::kNameBytes).value_or("");
     return message;
   });
 }
 
+namespace {
+
+// Collects the items of /v1/responses into messages.
+class InputItems {
+ public:
+  void add(const BodyFields& fields, const std::string& name) {
+    const std::string type = fields.text("type", api_limit::kNameBytes).value_or("message");
+    if (type == "message") return add_message(fields, name);
+    if (type == "function_call") return add_call(fields);
+    if (type == "function_call_output") return add_output(fields);
+    if (type == "reasoning") return add_reasoning(fields);
+    refuse_parameter(name + ".type", shown_value(type) +
+                                         "; only message, function_call, "
+                                         "function_call_output and reasoning are supported");
+  }
+  std::vector<ChatMessage> take() { return std::move(messages_); }
+
+ private:
+  void add_message(const BodyFields& fields, const std::string& name) {
+    fields.refuse_others({"type", "id", "status", "role", "content", "phase"});
+    ChatMessage message{.role = parse_role(fields, name)};
+    if (message.role == "tool")
+      refuse_parameter(name + ".role", "\"tool\"; results of tools are items of type function_call_output");
+    message.content = parse_content(fields, "content", {"input_text", "output_text"});
+    if (message.role == "assistant") message.reasoning_content = std::exchange(reasoning_, {});
+    messages_.push_back(std::move(message));
+  }
+  void add_call(const BodyFields& fields) {
+    fields.refuse_others({"type", "id", "status", "call_id", "name", "arguments"});
+    const std::string called = required_text(fields, "name");
+    check_function_name(called, fields.full_name("name"));
+    if (messages_.empty() || messages_.back().role != "assistant" || !reasoning_.empty())
+      messages_.push_back({.role = "assistant", .reasoning_content = std::exchange(reasoning_, {})});
+    messages_.back().tool_calls.push_back({required_text(fields, "call_id"), called, call_arguments(fields)});
+  }
+  void add_output(const BodyFields& fields) {
+    fields.refuse_others({"type", "id", "status", "call_id", "output"});
+    messages_.push_back({.role = "tool",
+                         .content = parse_content(fields, "output", {"input_text", "output_text"}),
+                         .tool_call_id = required_text(fields, "call_id")});
+  }
+  void add_reasoning(const BodyFields& fields) {
+    fields.refuse_others({"type", "id", "status", "summary", "content", "encrypted_content"});
+    if (fields.find("content") != nullptr) reasoning_ += parse_content(fields, "content", {"reasoning_text"});
+  }
+
+  std::vector<ChatMessage> messages_;
+  std::string reasoning_;  // of the next message of the assistant
+};
+
+}  // namespace
+
 std::vector<ChatMessage> parse_input(const json& value) {
-  return parse_list(value, "input", [](const BodyFields& fields, const std::string& name) {
-    fields.refuse_others({"type", "id", "status", "role", "content"});
-    const auto type = fields.text("type", api_limit::kNameBytes);
-    if (type && *type != "message")
-      refuse_parameter(name + ".type", shown_value(*type) + "; only message is supported");
-    return parse_message(fields, name, {"input_text", "output_text"});
+  InputItems items;
+  parse_list(value, "input", [&items](const BodyFields& fields, const std::string& name) {
+    items.add(fields, name);
+    return ChatMessage();
   });
+  std::vector<ChatMessage> messages = items.take();
+  if (messages.empty()) refuse_parameter("input", "has no message; expected at least one");
+  return messages;
 }
 
 }  // namespace serval::server

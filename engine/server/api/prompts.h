@@ -14,15 +14,20 @@ std::vector<Prompt> parse_prompts(const nlohmann::json& value);
 // `add_special_tokens` and `parse_special` of a text prompt.
 TokenizeOptions read_tokenize_options(const BodyFields& fields);
 
-// Checks `add_special_tokens`, `parse_special` and `add_generation_prompt` of a conversation. Only the values
-// that describe what happens anyway are accepted: the chat template writes the special tokens, and control
-// tokens in messages are text.
+// Checks `add_special_tokens` and `parse_special` of a conversation. Only the values that describe what
+// happens anyway are accepted: the chat template writes the special tokens, and control tokens in messages
+// are text.
 void check_chat_tokens(const BodyFields& fields);
+
+// `chat_template_kwargs`, `add_generation_prompt` and `continue_final_message`. `body` is the text of the
+// object that `fields` reads; members of the variables keep its order.
+ChatOptions read_chat_options(const BodyFields& fields, const std::string& body);
 
 // `messages`.
 std::vector<ChatMessage> parse_messages(const nlohmann::json& value);
 
-// `input` of /v1/responses, if it is a list of messages.
+// `input` of /v1/responses, if it is a list of messages, calls of functions and their outputs. Calls belong
+// to the message of the assistant before them.
 std::vector<ChatMessage> parse_input(const nlohmann::json& value);
 
 }  // namespace serval::server

@@ -8,15 +8,31 @@
 #include "engine/server/api/limits.h"
 #include "engine/server/api/prompts.h"
 #include "engine/server/api/response_format.h"
+#include "engine/server/api/tools.h"
 
 namespace serval::server {
 namespace {
 
 using nlohmann::json;
 
-constexpr std::string_view kKnown[] = {
-    "model", "input",  "instructions", "max_output_tokens", "text", "temperature", "top_p", "top_k", "min_p",
-    "seed",  "stream", "user",         "priority"};
+constexpr std::string_view kKnown[] = {"model",
+                                       "input",
+                                       "instructions",
+                                       "max_output_tokens",
+                                       "text",
+                                       "temperature",
+                                       "top_p",
+                                       "top_k",
+                                       "min_p",
+                                       "seed",
+                                       "stream",
+                                       "user",
+                                       "priority",
+                                       "tools",
+                                       "tool_choice",
+                                       "parallel_tool_calls",
+                                       "chat_template_kwargs",
+                                       "max_reasoning_tokens"};
 
 std::vector<ChatMessage> messages_of(const BodyFields& fields, const std::string& instructions) {
   const json* input = fields.find("input");
@@ -30,6 +46,18 @@ std::vector<ChatMessage> messages_of(const BodyFields& fields, const std::string
     for (ChatMessage& message : parse_input(*input)) messages.push_back(std::move(message));
   }
   return messages;
+}
+
+}  // namespace
+
+namespace {
+
+// Members that the answer repeats.
+void keep_tools(ResponseRequest& response, const BodyFields& fields, const std::string& body) {
+  if (fields.find("tools") == nullptr && fields.find("tool_choice") == nullptr) return;
+  const auto written = nlohmann::ordered_json::parse(body);
+  if (fields.find("tools") != nullptr) response.tools = written.at("tools").dump();
+  if (fields.find("tool_choice") != nullptr) response.tool_choice = written.at("tool_choice").dump();
 }
 
 }  // namespace
@@ -48,6 +76,9 @@ void read_response(TextRequest& request, const BodyFields& fields, const std::st
   request.prompts = {messages_of(fields, response.instructions)};
   request.request.max_tokens =
       static_cast<int>(fields.integer("max_output_tokens", 1, INT32_MAX).value_or(-1));
+  request.tools = read_tools(fields, body, ToolShape::kResponses);
+  keep_tools(response, fields, body);
+  request.request.chat = read_chat_options(fields, body);
   response.format = read_text_format(request.request, fields, body);
 }
 

@@ -1,4 +1,4 @@
-// Requests of /v1/responses for plain text (no tools, no stored state).
+// Requests of /v1/responses, without stored state.
 #pragma once
 
 #include <string>
@@ -8,7 +8,8 @@
 
 namespace serval::server {
 
-// Reads the parameters that only this path has: `input`, `instructions`, `max_output_tokens` and `text`.
+// Reads the parameters that only this path has: `input`, `instructions`,
+// `max_output_tokens`, `tools` and `text`.
 // `body` is the text of the object that `fields` reads. Throws ApiError (400).
 void read_response(TextRequest& request, const BodyFields& fields, const std::string& body);
 

@@ -7,7 +7,8 @@
 
 namespace serval::server {
 
-// Writes one answer: one message with one part of text.
+// Writes one answer: its reasoning, messages with one part of text each, and calls of functions, as items in
+// the order in which they come.
 std::unique_ptr<AnswerWriter> make_response_writer(const TextRequest& request,
                                                    const AnswerIdentity& identity);
 

@@ -14,6 +14,7 @@
 #include "engine/server/api/prompts.h"
 #include "engine/server/api/response_format.h"
 #include "engine/server/api/response_request.h"
+#include "engine/server/api/tools.h"
 #include "instructions/sample/ranges.h"
 
 namespace serval::server {
@@ -146,6 +147,18 @@ void read_stream(TextRequest& request, const BodyFields& fields) {
   request.include_usage = members.boolean("include_usage").value_or(false);
 }
 
+// Parameters that do not work where the text is constrained.
+void check_unconstrained(const TextRequest& request) {
+  const char* constrains = request.tools.choice != ToolChoice::kNone   ? "tools"
+                           : request.request.max_reasoning_tokens >= 0 ? "max_reasoning_tokens"
+                                                                       : nullptr;
+  if (constrains == nullptr) return;
+  if (request.request.min_tokens > 0)
+    refuse_parameter("min_tokens", fmt::format("not with {}; set either, not both", constrains));
+  if (request.request.ignore_eos)
+    refuse_parameter("ignore_eos", fmt::format("not with {}; set either, not both", constrains));
+}
+
 }  // namespace
 
 TextRequest parse_text_request(const std::string& body, TextPath path, const ModelDefaults& defaults) {
@@ -165,6 +178,9 @@ TextRequest parse_text_request(const std::string& body, TextPath path, const Mod
       const TokenizeOptions options = read_tokenize_options(fields);
       asked.special = options.special;
       asked.add_special_tokens = options.add_special_tokens;
+    } else {
+      asked.chat = read_chat_options(fields, body);
+      request.tools = read_tools(fields, body, ToolShape::kChat);
     }
     asked.max_tokens = read_max_tokens(fields, path);
   }
@@ -175,6 +191,9 @@ TextRequest parse_text_request(const std::string& body, TextPath path, const Mod
   asked.stop_token_ids = fields.token_ids("stop_token_ids", api_limit::kStopTokens);
   asked.skip_special_tokens = fields.boolean("skip_special_tokens").value_or(true);
   asked.ignore_eos = fields.boolean("ignore_eos").value_or(false);
+  asked.max_reasoning_tokens =
+      static_cast<int>(fields.integer("max_reasoning_tokens", 0, INT32_MAX).value_or(-1));
+  check_unconstrained(request);
   read_response_format(asked, fields, body);
   asked.n = read_n(fields, request.prompts.size());
   asked.priority =

@@ -18,7 +18,18 @@ using Prompt = std::variant<std::string, std::vector<int32_t>, std::vector<ChatM
 // Parameters that only /v1/responses has.
 struct ResponseRequest {
   std::string instructions = {};
-  std::string format = R"({"type":"text"})";  // `text.format`, JSON
+  std::string tools = "[]", tool_choice = R"("auto")";  // as they are given, JSON
+  std::string format = R"({"type":"text"})";            // `text.format`, JSON
+};
+
+// Tools as a request states them. Request::tools and Request::chat are made from them (service/encode.h),
+// once the model's format is known.
+struct RequestTools {
+  std::vector<ToolFunction> functions = {};
+  std::string definitions = {};  // for the chat template: JSON, [{"type": "function", "function": {…}}, …]
+  ToolChoice choice = ToolChoice::kNone;
+  std::string chosen = {};  // with kRequired: the only function that may be called; empty: any
+  bool parallel = true;
 };
 
 struct TextRequest {
@@ -32,6 +43,7 @@ struct TextRequest {
   bool logprobs = false;
   bool echo = false;
   std::string user = {};
+  RequestTools tools = {};
   ResponseRequest response = {};
 };
 

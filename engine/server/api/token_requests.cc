@@ -5,14 +5,15 @@
 #include "engine/server/api/limits.h"
 #include "engine/server/api/model_name.h"
 #include "engine/server/api/prompts.h"
+#include "engine/server/api/tools.h"
 
 namespace serval::server {
 
 TokenizeRequest parse_tokenize_request(const std::string& body, const ModelDefaults& defaults) {
   const nlohmann::json parsed = parse_body(body);
   const BodyFields fields(parsed);
-  fields.refuse_others(
-      {"model", "prompt", "messages", "add_special_tokens", "parse_special", "add_generation_prompt"});
+  fields.refuse_others({"model", "prompt", "messages", "tools", "add_special_tokens", "parse_special",
+                        "add_generation_prompt", "continue_final_message", "chat_template_kwargs"});
   check_model_name(fields, defaults.name);
   const nlohmann::json* messages = fields.find("messages");
   const auto prompt = fields.text("prompt", SIZE_MAX);
@@ -22,11 +23,14 @@ TokenizeRequest parse_tokenize_request(const std::string& body, const ModelDefau
   if (messages != nullptr) {
     request.prompt = parse_messages(*messages);
     check_chat_tokens(fields);
+    request.chat = read_chat_options(fields, body);
+    request.chat.tools = read_tools(fields, body, ToolShape::kChat).definitions;
   } else {
     request.prompt = *prompt;
     request.options = read_tokenize_options(fields);
-    if (fields.boolean("add_generation_prompt"))
-      refuse_parameter("add_generation_prompt", "needs messages; a prompt is text as it is");
+    for (const char* name :
+         {"tools", "add_generation_prompt", "continue_final_message", "chat_template_kwargs"})
+      if (fields.find(name) != nullptr) refuse_parameter(name, "needs messages; a prompt is text as it is");
   }
   return request;
 }

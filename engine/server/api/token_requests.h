@@ -11,10 +11,11 @@
 
 namespace serval::server {
 
-// {"prompt": TEXT} or {"messages": […]}; optional: "model", "add_special_tokens", "parse_special" and
-// "add_generation_prompt".
+// {"prompt": TEXT} or {"messages": […]}; optional: "model", "add_special_tokens", "parse_special" and, with
+// messages, "tools", "add_generation_prompt", "continue_final_message" and "chat_template_kwargs".
 struct TokenizeRequest {
-  Prompt prompt = {};  // a text or a conversation
+  Prompt prompt = {};     // a text or a conversation
+  ChatOptions chat = {};  // of a conversation
   TokenizeOptions options = {};
 };
 TokenizeRequest parse_tokenize_request(const std::string& body, const ModelDefaults& defaults);

@@ -54,16 +54,27 @@ async function failure(response) {
   }
 }
 
-// Appends the answer's text to `paragraph`. Returns the number of tokens and the seconds since the first one.
+// The paragraph with the reasoning that leads to the answer in `paragraph`; made where there is none.
+function reasoningBefore(paragraph) {
+  if (paragraph.previousElementSibling?.className !== "reasoning") {
+    const reasoning = document.createElement("p");
+    reasoning.className = "reasoning";
+    paragraph.before(reasoning);
+  }
+  return paragraph.previousElementSibling;
+}
+
+// Appends the answer's text to `paragraph`, and its reasoning before it. Returns the number of tokens and the seconds since the first one.
 async function receive(response, paragraph) {
   let begin = 0, pieces = 0, tokens = null;
   for await (const event of events(response)) {
     if (event.error) throw new Error(event.error.message);
     if (event.usage) tokens = event.usage.completion_tokens;
-    const piece = event.choices[0]?.delta.content;
-    if (!piece) continue;
+    const {content, reasoning_content: reasoning} = event.choices[0]?.delta ?? {};
+    if (!content && !reasoning) continue;
     if (++pieces === 1) begin = performance.now();
-    paragraph.textContent += piece;
+    if (reasoning) reasoningBefore(paragraph).textContent += reasoning;
+    if (content) paragraph.textContent += content;
     paragraph.scrollIntoView({block: "end"});
   }
   return {tokens: tokens ?? pieces, seconds: (performance.now() - begin) / 1000};

@@ -1,22 +1,72 @@
 #include "engine/server/service/encode.h"
 
+#include <algorithm>
+#include <span>
 #include <utility>
 
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 
 #include "vm/base/error.h"
 
 namespace serval::server {
 namespace {
 
+// A list of calls as the model writes it, given the JSON of each.
+std::string written_calls(const std::vector<std::string>& calls, ToolFormat format) {
+  switch (format) {
+    case ToolFormat::kLlama3Json:
+      return fmt::format("{}", fmt::join(calls, "; "));
+    case ToolFormat::kMistral:
+      return fmt::format("{} [{}]", kToolCallsBegin, fmt::join(calls, ", "));
+    case ToolFormat::kSmolLm2:
+      return fmt::format("{}[{}]{}", kToolCallBegin, fmt::join(calls, ", "), kToolCallEnd);
+    case ToolFormat::kHermes:
+    case ToolFormat::kNone:
+      break;
+  }
+  const std::string between = fmt::format("\n{}\n{}\n", kToolCallEnd, kToolCallBegin);
+  return fmt::format("{}\n{}\n{}", kToolCallBegin, fmt::join(calls, between), kToolCallEnd);
+}
+
+std::string written_call(const std::string& name, const std::string& arguments, ToolFormat format) {
+  return fmt::format(R"({{"name": "{}", "{}": {}}})", name, arguments_key(format), arguments);
+}
+
+// For chat templates that do not write tools: the system's message describes them, and the text of the
+// assistant's messages has their calls.
+std::vector<ChatMessage> with_tools_as_text(std::vector<ChatMessage> messages, const std::string& tools,
+                                            ToolFormat format) {
+  const auto add = [](std::string& content, const std::string& more) {
+    content += (content.empty() ? "" : "\n") + more;
+  };
+  if (messages.empty() || messages.front().role != "system") messages.insert(messages.begin(), {"system"});
+  add(messages.front().content,
+      fmt::format("Functions that you may call, as JSON schemas:\n{}\nA call is written as\n{}", tools,
+                  written_calls({written_call("NAME", "{…}", format)}, format)));
+  for (ChatMessage& message : messages) {
+    std::vector<std::string> calls;
+    for (const ToolCall& call : message.tool_calls)
+      calls.push_back(written_call(call.name, call.arguments, format));
+    if (!calls.empty()) add(message.content, written_calls(calls, format));
+  }
+  return messages;
+}
+
 struct Encoder {
   const Engine& engine;
-  const TokenizeOptions& options;
+  const PromptOptions& options;
 
-  std::vector<int32_t> operator()(const std::string& text) const { return engine.tokenize(text, options); }
+  std::vector<int32_t> operator()(const std::string& text) const {
+    return engine.tokenize(text, options.text);
+  }
   std::vector<int32_t> operator()(const std::vector<int32_t>& ids) const { return ids; }
   std::vector<int32_t> operator()(const std::vector<ChatMessage>& messages) const {
-    return engine.tokenize_chat(messages);
+    const std::string& tools = options.chat.tools;
+    const ToolFormat format = options.formats.tools;
+    if (tools.empty() || format == ToolFormat::kNone || !options.formats.describe_tools)
+      return engine.tokenize_chat(messages, options.chat);
+    return engine.tokenize_chat(with_tools_as_text(messages, tools, format), options.chat);
   }
 };
 
@@ -67,13 +117,71 @@ void compile_format(const Engine& engine, const Request& request, TextPath path)
   try {
     engine.compile_json(request);
   } catch (const Error& error) {
-    refuse_parameter(path == TextPath::kResponses ? "text.format" : "response_format", error.what());
+    const std::string line = error.what(), tools = "tools: ";
+    if (line.starts_with(tools)) refuse_parameter("tools", line.substr(tools.size()));
+    refuse_parameter(path == TextPath::kResponses ? "text.format" : "response_format", line);
   }
+}
+
+// Sets what the engine and the chat template need for the tools.
+void set_tools(TextRequest& text, const AnswerFormats& formats) {
+  const RequestTools& tools = text.tools;
+  if (tools.functions.empty()) return;
+  if (formats.tools == ToolFormat::kNone && tools.choice != ToolChoice::kNone)
+    refuse_parameter("tools",
+                     "this model's chat template shows no format of calls; the server can be told one "
+                     "with --tool-parser");
+  Request& request = text.request;
+  request.tools = {.format = formats.tools,
+                   .choice = tools.choice,
+                   .functions = tools.functions,
+                   .parallel = tools.parallel && tools.chosen.empty()};
+  if (!tools.chosen.empty())
+    std::erase_if(request.tools.functions, [&](const ToolFunction& f) { return f.name != tools.chosen; });
+  request.chat.tools = tools.definitions;
+}
+
+// How the answer to a conversation begins. A continued message may be inside of its reasoning.
+Reasoning reasoning_of(const Engine& engine, const TextRequest& text, const std::vector<int32_t>& ids,
+                       ReasoningFormat format) {
+  const auto* messages = std::get_if<std::vector<ChatMessage>>(&text.prompts.front());
+  if (messages == nullptr || format == ReasoningFormat::kNone) return Reasoning::kNone;
+  if (text.request.chat.continue_final_message) {
+    const std::string& last = messages->back().content;
+    const size_t begin = last.rfind(kThinkBegin), end = last.rfind(kThinkEnd);
+    const bool is_open = begin != std::string::npos && (end == std::string::npos || end < begin);
+    return is_open ? Reasoning::kOpen : Reasoning::kNone;
+  }
+  constexpr size_t kEnd = 32;  // tokens: more than any marker with the line breaks after it
+  const std::span<const int32_t> all(ids);
+  return reasoning_after(format, engine.detokenize(all.last(std::min(kEnd, all.size())), /*special=*/true));
+}
+
+void set_reasoning(TextRequest& text, Reasoning reasoning, ReasoningFormat format) {
+  Request& request = text.request;
+  if (request.max_reasoning_tokens >= 0 && format == ReasoningFormat::kNone)
+    refuse_parameter("max_reasoning_tokens",
+                     "this model's chat template shows no reasoning; the server can be told it with "
+                     "--reasoning-parser");
+  request.reasoning = reasoning;
+  if (reasoning == Reasoning::kNone) request.max_reasoning_tokens = -1;  // nothing to limit
 }
 
 }  // namespace
 
-std::vector<int32_t> encode_prompt(const Engine& engine, const Prompt& prompt, const TokenizeOptions& options,
+AnswerFormats answer_formats(const ModelInfo& info, const std::string& tool_parser,
+                             const std::string& reasoning_parser) {
+  AnswerFormats formats;
+  formats.tools =
+      tool_format_named(tool_parser.empty() ? info.tool_parser : tool_parser).value_or(ToolFormat::kNone);
+  formats.reasoning =
+      reasoning_format_named(reasoning_parser.empty() ? info.reasoning_parser : reasoning_parser)
+          .value_or(ReasoningFormat::kNone);
+  formats.describe_tools = !info.template_writes_tools;
+  return formats;
+}
+
+std::vector<int32_t> encode_prompt(const Engine& engine, const Prompt& prompt, const PromptOptions& options,
                                    const std::string& name) {
   const bool is_chat = std::holds_alternative<std::vector<ChatMessage>>(prompt);
   try {
@@ -87,21 +195,31 @@ std::vector<int32_t> encode_prompt(const Engine& engine, const Prompt& prompt, c
   }
 }
 
-EncodedRequest encode(const Engine& engine, TextRequest text) {
-  compile_format(engine, text.request, text.path);
-  EncodedRequest encoded{.text = std::move(text), .prompts = {}, .echoes = {}};
-  const Request& asked = encoded.text.request;
+EncodedRequest encode(const Engine& engine, TextRequest text, const AnswerFormats& formats) {
+  set_tools(text, formats);
+  EncodedRequest encoded{.text = std::move(text), .prompts = {}, .echoes = {}, .shape = {}};
+  Request& asked = encoded.text.request;
   const std::string name = name_of_prompt(encoded.text.path);
   check_ids(asked, engine.info());
+  std::vector<std::vector<int32_t>> ids;
   for (const Prompt& prompt : encoded.text.prompts) {
+    const PromptOptions options{{asked.special, asked.add_special_tokens}, asked.chat, formats};
+    ids.push_back(encode_prompt(engine, prompt, options, name));
+    check_length(ids.back(), name, engine.info());
+    const Echo echo{engine, !asked.skip_special_tokens};
+    encoded.echoes.push_back(encoded.text.echo ? std::visit(echo, prompt) : std::string());
+  }
+  set_reasoning(encoded.text, reasoning_of(engine, encoded.text, ids.front(), formats.reasoning),
+                formats.reasoning);
+  compile_format(engine, asked, encoded.text.path);
+  encoded.shape = {asked.reasoning,
+                   asked.tools.choice == ToolChoice::kNone ? ToolFormat::kNone : formats.tools};
+  for (std::vector<int32_t>& prompt_ids : ids) {
     Request request = asked;
     request.sampling.stream =
         static_cast<uint32_t>(encoded.prompts.size()) * static_cast<uint32_t>(request.n);
-    request.prompt_ids = encode_prompt(engine, prompt, {asked.special, asked.add_special_tokens}, name);
-    check_length(request.prompt_ids, name, engine.info());
+    request.prompt_ids = std::move(prompt_ids);
     encoded.prompts.push_back(std::move(request));
-    const Echo echo{engine, !asked.skip_special_tokens};
-    encoded.echoes.push_back(encoded.text.echo ? std::visit(echo, prompt) : std::string());
   }
   encoded.text.prompts.clear();
   return encoded;

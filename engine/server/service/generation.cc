@@ -55,8 +55,8 @@ Generation::Generation(Arrival arrival, EncodedRequest request, const AnswerIden
       ticket_(ticket_of(arrival_, request_)),
       on_end_(std::move(on_end)),
       on_gap_(std::move(on_gap)),
-      answers_(ticket_.answers),
       unfinished_(ticket_.answers) {
+  for (uint32_t i = 0; i < ticket_.answers; ++i) answers_.push_back({.pieces = AnswerPieces(request_.shape)});
   const std::string& own = arrival_.exchange->request().request_id;
   record_.id = identity.id;
   record_.request_id = own.empty() ? identity.id : own;
@@ -118,12 +118,21 @@ void Generation::on_token(size_t index, const TokenEvent& token) {
   if (record_.first_token_s == 0) record_.first_token_s = seconds_since(arrival_.at);
   ++usage_.completion_tokens;
   if (request_.text.logprobs && !ends_text(token)) add_logprob(answer, token);
+  if (answer.pieces.counts_tokens())
+    answer.pieces.count(engine_->token_bytes(token.token, true).value_or(""));
   answer.text_characters += count_characters(token.text);
-  if (!request_.text.stream) {
-    answer.whole.text += token.text;
-  } else if (!token.text.empty()) {
-    begin(index);
-    send(index, {.text = token.text});
+  deliver(index, answer.pieces.push(token.text));
+}
+
+// Sends pieces, or keeps them for the whole answer.
+void Generation::deliver(size_t index, std::vector<Piece> pieces) {
+  for (Piece& piece : pieces) {
+    if (!request_.text.stream) {
+      append(answers_[index].whole, piece);
+    } else {
+      begin(index);
+      send(index, std::move(piece));
+    }
   }
 }
 
@@ -216,12 +225,16 @@ void Generation::on_finish(size_t prompt, size_t index, const Response& response
   answer.finished = true;
   --unfinished_;
   answer.stopped = response.finish == Finish::kStop;
+  deliver(index, answer.pieces.finish());
+  if (answer.pieces.counts_tokens()) usage_.reasoning_tokens += answer.pieces.reasoning_tokens();
   last_reason_ = reason_of(response.finish);
+  const bool calls = last_reason_ == "stop" && answer.pieces.has_calls();
+  const std::string shown_reason = calls ? "tool_calls" : last_reason_;
   if (request_.text.stream) {
     begin(index);
-    send(index, {.finish_reason = last_reason_});
+    send(index, {.finish_reason = shown_reason});
   } else {
-    answer.whole.finish_reason = last_reason_;
+    answer.whole.finish_reason = shown_reason;
   }
   if (unfinished_ == 0 && !ended_) complete();
 }

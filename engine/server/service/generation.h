@@ -8,12 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "engine/answer/answer_parser.h"
 #include "engine/include/serval/engine.h"
 #include "engine/server/api/answer_writer.h"
 #include "engine/server/api/api_error.h"
 #include "engine/server/api/text_request.h"
 #include "engine/server/http/exchange.h"
 #include "engine/server/metrics/request_record.h"
+#include "engine/server/service/answer_pieces.h"
 #include "engine/server/service/event_pump.h"
 #include "engine/server/service/fair_queue.h"
 #include "models/tokenizer/utf8.h"
@@ -25,6 +27,7 @@ struct EncodedRequest {
   TextRequest text;
   std::vector<Request> prompts;
   std::vector<std::string> echoes;  // for each prompt, the text to prepend to its answers; empty: none
+  AnswerShape shape;                // of every answer
 };
 
 // Used on the loop's thread only.
@@ -67,6 +70,7 @@ class Generation final : public EventTarget, public std::enable_shared_from_this
 
  private:
   struct Answer {
+    AnswerPieces pieces;
     Piece whole = {};                       // the answer so far, if it is not streamed
     std::vector<TokenLogprob> unsent = {};  // tokens whose text the engine has not delivered yet
     Utf8Stream characters = {};             // decodes the bytes of all tokens
@@ -79,6 +83,7 @@ class Generation final : public EventTarget, public std::enable_shared_from_this
 
   size_t index_of(size_t prompt, uint32_t answer) const;
   void on_token(size_t index, const TokenEvent& token);
+  void deliver(size_t index, std::vector<Piece> pieces);
   void on_finish(size_t prompt, size_t index, const Response& response);
   void begin_stream();
   void begin(size_t index);

@@ -61,10 +61,10 @@ HttpResponse answer_of(Call&& call) {
   }
 }
 
-std::string tokenized(const Engine& engine, const TokenizeRequest& request) {
+std::string tokenized(const Engine& engine, const TokenizeRequest& request, const AnswerFormats& formats) {
   const bool is_text = std::holds_alternative<std::string>(request.prompt);
-  const std::vector<int32_t> ids =
-      encode_prompt(engine, request.prompt, request.options, is_text ? "prompt" : "messages");
+  const std::vector<int32_t> ids = encode_prompt(
+      engine, request.prompt, {request.options, request.chat, formats}, is_text ? "prompt" : "messages");
   return tokenize_answer(ids, engine.info().context);
 }
 
@@ -91,6 +91,7 @@ void Service::attach(Engine& engine) {
   loop_.post([this, &engine] {
     engine_ = &engine;
     defaults_ = {options_.alias.empty() ? engine.info().name : options_.alias, engine.info().model_sampling};
+    formats_ = answer_formats(engine.info(), options_.tool_parser, options_.reasoning_parser);
     created_ = unix_seconds();
     if (status_.state() == Status::State::kLoading) status_.serve();
     admission_.open(engine, pump_);
@@ -162,9 +163,10 @@ void Service::handle(const std::shared_ptr<Exchange>& exchange) {
     case Action::kResponses:
       return take_text(exchange, TextPath::kResponses, path, *key);
     case Action::kTokenize:
-      return answer_on_worker(exchange, [exchange, engine = engine_, defaults = defaults_] {
-        return tokenized(*engine, parse_tokenize_request(exchange->request().body, defaults));
-      });
+      return answer_on_worker(
+          exchange, [exchange, engine = engine_, defaults = defaults_, formats = formats_] {
+            return tokenized(*engine, parse_tokenize_request(exchange->request().body, defaults), formats);
+          });
     case Action::kDetokenize:
       return answer_on_worker(exchange, [exchange, engine = engine_, defaults = defaults_] {
         return detokenized(*engine, parse_detokenize_request(exchange->request().body, defaults));
@@ -202,10 +204,12 @@ void Service::take_text(const std::shared_ptr<Exchange>& exchange, TextPath path
       .number = ++last_number_, .key = key, .path = name, .exchange = exchange, .at = Clock::now()};
   if (options_.timeout.count() > 0)
     arrival.deadline = arrival.at + std::chrono::duration_cast<Clock::duration>(options_.timeout);
-  workers_.run([this, path, arrival = std::move(arrival), engine = engine_, defaults = defaults_]() mutable {
+  workers_.run([this, path, arrival = std::move(arrival), engine = engine_, defaults = defaults_,
+                formats = formats_]() mutable {
     const auto encoded = std::make_shared<EncodedRequest>();
     HttpResponse refused = answer_of([&] {
-      *encoded = encode(*engine, parse_text_request(arrival.exchange->request().body, path, defaults));
+      *encoded =
+          encode(*engine, parse_text_request(arrival.exchange->request().body, path, defaults), formats);
       return std::string();
     });
     loop_.post([this, arrival = std::move(arrival), encoded, refused = std::move(refused)] {

@@ -16,6 +16,7 @@
 #include "engine/server/metrics/server_metrics.h"
 #include "engine/server/service/admission.h"
 #include "engine/server/service/api_keys.h"
+#include "engine/server/service/encode.h"
 #include "engine/server/service/event_pump.h"
 #include "engine/server/service/routes.h"
 #include "engine/server/service/status.h"
@@ -25,7 +26,9 @@ namespace serval::server {
 
 struct ServiceOptions {
   ApiKeys keys = {};
-  std::string alias = {};                    // the model's name in the API; empty: its own name
+  std::string alias = {};  // the model's name in the API; empty: its own name
+  // Formats of calls and of reasoning (engine/answer/formats.h); empty: what the chat template shows.
+  std::string tool_parser = {}, reasoning_parser = {};
   uint32_t max_queue = 1024;                 // limit of waiting requests
   std::chrono::duration<double> timeout{0};  // from a request's arrival to its end; 0: none
   int workers = 2;                           // threads that parse bodies and encode prompts
@@ -84,6 +87,7 @@ class Service {
   Admission admission_;
   Engine* engine_ = nullptr;
   ModelDefaults defaults_;
+  AnswerFormats formats_;
   int64_t created_ = 0;  // seconds since 1970
   uint64_t last_number_ = 0;
   std::optional<Generation::Clock::time_point> drain_until_;
