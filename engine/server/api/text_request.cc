@@ -69,20 +69,42 @@ int read_max_tokens(const BodyFields& fields, TextPath path) {
 }
 
 std::vector<std::string> read_stop(const BodyFields& fields) {
-  std::vector<std::string> stop = fields.texts("stop", api_limit::kStopStrings, api_limit::kStopBytes);
-  for (const std::string& text : stop)
-    if (text.empty()) refuse_parameter("stop", "an empty string; expected at least 1 byte");
-  return stop;
+  return fields.filled_texts("stop", api_limit::kStopStrings, api_limit::kStopBytes);
 }
 
-int read_n(const BodyFields& fields, size_t prompts) {
+std::vector<std::string> read_bad_words(const BodyFields& fields) {
+  const json* words = fields.find("bad_words");
+  if (words != nullptr && !words->is_array())
+    refuse_parameter("bad_words", shown_value(*words) + "; expected an array of strings");
+  return fields.filled_texts("bad_words", api_limit::kBadWords, api_limit::kBadWordBytes);
+}
+
+std::string read_cache_salt(const BodyFields& fields) {
+  const auto salt = fields.text("cache_salt", api_limit::kSaltBytes);
+  if (salt && salt->empty()) refuse_parameter("cache_salt", "an empty string; expected at least 1 byte");
+  return salt.value_or("");
+}
+
+// `n` and `best_of`. Needs `stream`.
+void read_answers(TextRequest& request, const BodyFields& fields) {
   const int64_t n = fields.integer("n", 1, api_limit::kAnswers).value_or(1);
-  if (n * static_cast<int64_t>(prompts) > api_limit::kAnswers)
-    refuse_parameter(
-        "n", fmt::format("{} answers to {} prompts; limit: {} answers", n, prompts, api_limit::kAnswers));
-  if (const auto best_of = fields.integer("best_of", 1, api_limit::kAnswers); best_of && *best_of != n)
-    refuse_parameter("best_of", fmt::format("{}; only as many as n, {}, are supported", *best_of, n));
-  return static_cast<int>(n);
+  const int64_t best_of = fields.integer("best_of", 1, api_limit::kAnswers).value_or(n);
+  if (best_of < n) refuse_parameter("best_of", fmt::format("{}; limit: n ({}) or more", best_of, n));
+  const size_t prompts = request.prompts.size();
+  if (best_of * static_cast<int64_t>(prompts) > api_limit::kAnswers)
+    refuse_parameter(best_of > n ? "best_of" : "n", fmt::format("{} answers to {} prompts; limit: {} answers",
+                                                                best_of, prompts, api_limit::kAnswers));
+  if (best_of > n && request.stream)
+    refuse_parameter("best_of",
+                     "more than n is not possible with stream: the best are known only at the end");
+  request.answers = static_cast<int>(n);
+  request.request.n = static_cast<int>(best_of);
+}
+
+int read_truncation(const BodyFields& fields) {
+  const auto kept = fields.integer("truncate_prompt_tokens", -1, INT32_MAX);
+  if (kept == 0) refuse_parameter("truncate_prompt_tokens", "0; limit: -1, or 1 to the context less one");
+  return static_cast<int>(kept.value_or(0));
 }
 
 int read_min_tokens(const BodyFields& fields, int max_tokens) {
@@ -173,13 +195,18 @@ TextRequest parse_text_request(const std::string& body, TextPath path, const Mod
   asked.logit_bias = read_logit_bias(fields);
   asked.stop = read_stop(fields);
   asked.stop_token_ids = fields.token_ids("stop_token_ids", api_limit::kStopTokens);
+  asked.include_stop_in_text = fields.boolean("include_stop_str_in_output").value_or(false);
+  asked.bad_words = read_bad_words(fields);
+  asked.cache_salt = read_cache_salt(fields);
   asked.skip_special_tokens = fields.boolean("skip_special_tokens").value_or(true);
   asked.ignore_eos = fields.boolean("ignore_eos").value_or(false);
   read_response_format(asked, fields, body);
-  asked.n = read_n(fields, request.prompts.size());
   asked.priority =
       static_cast<int>(fields.integer("priority", -api_limit::kPriority, api_limit::kPriority).value_or(0));
   read_stream(request, fields);
+  read_answers(request, fields);
+  request.return_token_ids = fields.boolean("return_token_ids").value_or(false);
+  request.truncate_prompt_tokens = read_truncation(fields);
   read_logprobs(request, fields);
   request.echo = fields.boolean("echo").value_or(false);
   if (request.echo && request.logprobs) refuse_parameter("logprobs", "not with echo; set either, not both");

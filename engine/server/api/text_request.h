@@ -41,6 +41,14 @@ struct TextRequest {
   bool include_usage = false;
   bool logprobs = false;
   bool echo = false;
+  // Of request.n answers to each prompt, this many are returned: those whose tokens are the likeliest, as the
+  // mean of their log probabilities. request.n: all, in their order.
+  int answers = 1;
+  bool return_token_ids = false;
+  std::vector<std::vector<int32_t>> prompt_ids = {};  // of each prompt once it is encoded, if returned
+  // Keeps only this many of a prompt's last tokens; -1: as many as the context has room for beside
+  // max_tokens; 0: all.
+  int truncate_prompt_tokens = 0;
   std::string user = {};
   RequestTools tools = {};
   ResponseRequest response = {};

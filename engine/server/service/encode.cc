@@ -1,5 +1,6 @@
 #include "engine/server/service/encode.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "fmt/format.h"
@@ -50,6 +51,20 @@ void check_length(const std::vector<int32_t>& ids, const std::string& name, cons
   for (const int32_t id : ids) check_id(id, name, info);
 }
 
+// Applies `truncate_prompt_tokens`. Returns whether it left tokens out.
+bool truncate(std::vector<int32_t>& ids, const TextRequest& text, const ModelInfo& info) {
+  constexpr const char* kName = "truncate_prompt_tokens";
+  const int asked = text.truncate_prompt_tokens;
+  if (asked == 0) return false;
+  if (asked >= info.context)
+    refuse_parameter(kName, fmt::format("{}; limit: {} (context {})", asked, info.context - 1, info.context));
+  const int answer = std::clamp(text.request.max_tokens, 1, info.context - 1);
+  const auto kept = static_cast<size_t>(asked > 0 ? asked : info.context - answer);
+  if (ids.size() <= kept) return false;
+  ids.erase(ids.begin(), ids.end() - static_cast<std::ptrdiff_t>(kept));
+  return true;
+}
+
 const char* name_of_prompt(TextPath path) {
   switch (path) {
     case TextPath::kChat:
@@ -98,10 +113,16 @@ EncodedRequest encode(const Engine& engine, TextRequest text) {
     request.sampling.stream =
         static_cast<uint32_t>(encoded.prompts.size()) * static_cast<uint32_t>(request.n);
     request.prompt_ids = encode_prompt(engine, prompt, {asked.special, asked.add_special_tokens}, name);
+    const bool is_truncated = truncate(request.prompt_ids, encoded.text, engine.info());
     check_length(request.prompt_ids, name, engine.info());
-    encoded.prompts.push_back(std::move(request));
     const Echo echo{engine, !asked.skip_special_tokens};
-    encoded.echoes.push_back(encoded.text.echo ? std::visit(echo, prompt) : std::string());
+    encoded.echoes.push_back(!encoded.text.echo ? std::string()
+                             : is_truncated     ? echo(request.prompt_ids)
+                                                : std::visit(echo, prompt));
+    encoded.prompts.push_back(std::move(request));
+  }
+  if (encoded.text.return_token_ids) {
+    for (const Request& request : encoded.prompts) encoded.text.prompt_ids.push_back(request.prompt_ids);
   }
   encoded.text.prompts.clear();
   return encoded;

@@ -1,6 +1,8 @@
 #include "engine/server/service/generation.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <utility>
 
 #include "engine/server/http/request_id.h"
@@ -117,6 +119,10 @@ void Generation::on_token(size_t index, const TokenEvent& token) {
   answer.last_token = now;
   if (record_.first_token_s == 0) record_.first_token_s = seconds_since(arrival_.at);
   ++usage_.completion_tokens;
+  ++answer.tokens;
+  answer.log_probability += token.log_probability;
+  answer.last_id = token.token;
+  if (request_.text.return_token_ids) answer.unsent_ids.push_back(token.token);
   if (request_.text.logprobs && !ends_text(token)) add_logprob(answer, token);
   answer.text_characters += count_characters(token.text);
   if (!request_.text.stream) {
@@ -129,9 +135,11 @@ void Generation::on_token(size_t index, const TokenEvent& token) {
 
 // True if the token ends the answer and is not part of its text.
 bool Generation::ends_text(const TokenEvent& token) const {
-  const std::vector<int32_t>& own = request_.text.request.stop_token_ids;
-  return token.finish == Finish::kEos ||
-         (token.finish == Finish::kStop && std::ranges::find(own, token.token) != own.end());
+  const Request& asked = request_.text.request;
+  const std::vector<int32_t>& own = asked.stop_token_ids;
+  if (token.finish == Finish::kEos) return !asked.include_stop_in_text || asked.skip_special_tokens;
+  return token.finish == Finish::kStop && !asked.include_stop_in_text &&
+         std::ranges::find(own, token.token) != own.end();
 }
 
 void Generation::set_logprob_flags(Piece& piece) const {
@@ -195,6 +203,7 @@ void Generation::send(size_t index, Piece piece) {
     const bool all = !piece.finish_reason.empty() && !answers_[index].stopped;
     piece.logprobs = take_logprobs(answers_[index], all);
   }
+  if (request_.text.return_token_ids) piece.token_ids = std::exchange(answers_[index].unsent_ids, {});
   write(writer_->piece(index, piece));
 }
 
@@ -217,13 +226,43 @@ void Generation::on_finish(size_t prompt, size_t index, const Response& response
   --unfinished_;
   answer.stopped = response.finish == Finish::kStop;
   last_reason_ = reason_of(response.finish);
+  StopReason stop_reason;
+  if (!response.stop.empty())
+    stop_reason = response.stop;
+  else if (answer.stopped)
+    stop_reason = answer.last_id;
   if (request_.text.stream) {
     begin(index);
-    send(index, {.finish_reason = last_reason_});
+    send(index, {.finish_reason = last_reason_, .stop_reason = std::move(stop_reason)});
   } else {
     answer.whole.finish_reason = last_reason_;
+    answer.whole.stop_reason = std::move(stop_reason);
   }
   if (unfinished_ == 0 && !ended_) complete();
+}
+
+// The indices of the answers to return: the likeliest first, or all in their order.
+std::vector<size_t> Generation::best_answers(size_t prompt) const {
+  std::vector<size_t> indices(static_cast<size_t>(request_.text.request.n));
+  std::iota(indices.begin(), indices.end(), index_of(prompt, 0));
+  const auto returned = static_cast<size_t>(request_.text.answers);
+  if (returned == indices.size()) return indices;
+  std::ranges::stable_sort(indices, std::greater<>(), [this](size_t index) {
+    const Answer& answer = answers_[index];
+    return answer.log_probability / static_cast<double>(std::max<size_t>(answer.tokens, 1));
+  });
+  indices.resize(returned);
+  return indices;
+}
+
+void Generation::add_whole(size_t index, std::vector<Piece>& choices) {
+  Answer& answer = answers_[index];
+  Piece& whole = answer.whole;
+  set_logprob_flags(whole);
+  whole.logprobs = take_logprobs(answer, !answer.stopped);
+  if (request_.text.return_token_ids) whole.token_ids = std::move(answer.unsent_ids);
+  whole.text.insert(0, request_.echoes[index / static_cast<size_t>(request_.text.request.n)]);
+  choices.push_back(std::move(whole));
 }
 
 void Generation::complete() {
@@ -233,12 +272,8 @@ void Generation::complete() {
     exchange.end_stream();
   } else {
     std::vector<Piece> choices;
-    for (size_t i = 0; i < answers_.size(); ++i) {
-      Piece& whole = answers_[i].whole;
-      set_logprob_flags(whole);
-      whole.logprobs = take_logprobs(answers_[i], !answers_[i].stopped);
-      whole.text.insert(0, request_.echoes[i / static_cast<size_t>(request_.text.request.n)]);
-      choices.push_back(std::move(whole));
+    for (size_t prompt = 0; prompt < request_.prompts.size(); ++prompt) {
+      for (const size_t index : best_answers(prompt)) add_whole(index, choices);
     }
     exchange.respond(
         {.headers = {{kRequestIdHeader, record_.request_id}}, .body = writer_->complete(choices, usage_)});
