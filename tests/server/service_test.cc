@@ -141,11 +141,13 @@ class ServiceTest : public ::testing::Test {
 
   std::shared_ptr<Client> ask(const std::string& path, const json& body = nullptr,
                               const std::string& key = "") {
-    const auto client =
-        std::make_shared<Client>(HttpRequest{.method = body.is_null() ? "GET" : "POST",
-                                             .target = path,
-                                             .authorization = key.empty() ? "" : "Bearer " + key,
-                                             .body = body.is_null() ? "" : body.dump()});
+    return ask(HttpRequest{.method = body.is_null() ? "GET" : "POST",
+                           .target = path,
+                           .authorization = key.empty() ? "" : "Bearer " + key,
+                           .body = body.is_null() ? "" : body.dump()});
+  }
+  std::shared_ptr<Client> ask(HttpRequest request) {
+    const auto client = std::make_shared<Client>(std::move(request));
     loop_.post([this, client] { service_->handler()(client); });
     return client;
   }
@@ -215,6 +217,59 @@ TEST_F(ServiceTest, AKeyIsNeededWhereThereIsOne) {
   for (const char* path : {"/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"})
     EXPECT_EQ(ask(path, json::object())->wait().status, 401) << path;
   for (const char* path : {"/health", "/ready", "/version"}) EXPECT_EQ(ask(path)->wait().status, 200) << path;
+}
+
+TEST_F(ServiceTest, AKeyMayComeAsAnthropicsClientsSendIt) {
+  ApiKeys keys;
+  keys.add({"ann", "secret"});
+  serve({.keys = keys});
+  for (const char* path : {"/v1/models", "/v1/messages/count_tokens"}) {
+    const bool is_get = path == std::string("/v1/models");
+    HttpRequest request{.method = is_get ? "GET" : "POST", .target = path, .authorization = "", .body = "{}"};
+    request.api_key = "wrong";
+    EXPECT_EQ(ask(request)->wait().status, 401) << path;
+    request.api_key = "secret";
+    EXPECT_EQ(ask(request)->wait().status, is_get ? 200 : 400) << path;
+  }
+}
+
+TEST_F(ServiceTest, ErrorsOfMessagesHaveAnthropicsForm) {
+  ApiKeys keys;
+  keys.add({"ann", "secret"});
+  serve({.keys = keys});
+  const auto error_of = [&](const std::string& path, const json& body, const std::string& key) {
+    const HttpResponse answer = ask(path, body, key)->wait();
+    const json error = json::parse(answer.body);
+    EXPECT_EQ(error.at("type"), "error");
+    for (const char* name : {"request-id", "X-Request-Id"}) {
+      const auto header =
+          std::ranges::find(answer.headers, name, &std::pair<std::string, std::string>::first);
+      const std::string id = header == answer.headers.end() ? "absent" : header->second;
+      EXPECT_EQ(id, error.at("request_id")) << name;
+    }
+    return std::pair(answer.status, error.at("error").at("type").get<std::string>());
+  };
+  using Error = std::pair<int, std::string>;
+  const json hello = {{"max_tokens", 5}, {"messages", {{{"role", "user"}, {"content", "Hi"}}}}};
+  json other = hello;
+  other["model"] = "claude";
+  for (const char* path : {"/v1/messages", "/v1/messages/count_tokens"}) {
+    EXPECT_EQ(error_of(path, hello, ""), Error(401, "authentication_error"));
+    EXPECT_EQ(error_of(path, {{"n", 1}}, "secret"), Error(400, "invalid_request_error"));
+    EXPECT_EQ(error_of(path, nullptr, "secret"), Error(405, "invalid_request_error"));
+  }
+  EXPECT_EQ(error_of("/v1/messages", other, "secret"), Error(404, "not_found_error"));
+}
+
+TEST_F(ServiceTest, AnotherVersionOfAnthropicsApiIsRefused) {
+  serve();
+  HttpRequest request{.method = "POST", .target = "/v1/messages", .authorization = "", .body = "{}"};
+  for (const char* version : {"", "2023-06-01"}) {
+    request.anthropic_version = version;
+    EXPECT_THAT(ask(request)->wait().body, HasSubstr("max_tokens: required"));
+  }
+  request.anthropic_version = "2030-01-01";
+  EXPECT_THAT(ask(request)->wait().body, HasSubstr("expected 2023-06-01"));
 }
 
 TEST_F(ServiceTest, PathsAndMethodsThatAreNotServedAreRefused) {

@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "engine/server/api/message_writer.h"
 #include "engine/server/api/response_writer.h"
 
 namespace serval::server {
@@ -52,8 +53,13 @@ class ChoiceWriter final : public AnswerWriter {
 
 }  // namespace
 
+std::string AnswerWriter::error(const ApiError& error) {
+  return event_of(error_json(error));
+}
+
 std::unique_ptr<AnswerWriter> make_answer_writer(const TextRequest& request, const AnswerIdentity& identity) {
   if (request.path == TextPath::kResponses) return make_response_writer(request, identity);
+  if (request.path == TextPath::kMessages) return make_message_writer(request, identity);
   return std::make_unique<ChoiceWriter>(request, identity);
 }
 

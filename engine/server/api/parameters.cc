@@ -175,9 +175,11 @@ bool is_of(const Neutral& member, TextPath path) {
     case TextPath::kChat:
       return member.chat;
     case TextPath::kResponses:
+      return member.responses;
+    case TextPath::kMessages:
       break;
   }
-  return member.responses;
+  return false;
 }
 
 // A table: each member with its values and paths.

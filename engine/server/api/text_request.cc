@@ -10,6 +10,7 @@
 
 #include "engine/server/api/body_fields.h"
 #include "engine/server/api/limits.h"
+#include "engine/server/api/message_request.h"
 #include "engine/server/api/model_name.h"
 #include "engine/server/api/prompts.h"
 #include "engine/server/api/response_format.h"
@@ -68,14 +69,21 @@ int read_max_tokens(const BodyFields& fields, TextPath path) {
   return static_cast<int>(most.value_or(-1));
 }
 
-std::vector<std::string> read_stop(const BodyFields& fields) {
-  return fields.filled_texts("stop", api_limit::kStopStrings, api_limit::kStopBytes);
+void check_array(const BodyFields& fields, const char* name) {
+  const json* value = fields.find(name);
+  if (value != nullptr && !value->is_array())
+    refuse_parameter(name, shown_value(*value) + "; expected an array of strings");
+}
+
+std::vector<std::string> read_stop(const BodyFields& fields, TextPath path) {
+  const bool is_message = path == TextPath::kMessages;
+  const char* name = is_message ? "stop_sequences" : "stop";
+  if (is_message) check_array(fields, name);
+  return fields.filled_texts(name, api_limit::kStopStrings, api_limit::kStopBytes);
 }
 
 std::vector<std::string> read_bad_words(const BodyFields& fields) {
-  const json* words = fields.find("bad_words");
-  if (words != nullptr && !words->is_array())
-    refuse_parameter("bad_words", shown_value(*words) + "; expected an array of strings");
+  check_array(fields, "bad_words");
   return fields.filled_texts("bad_words", api_limit::kBadWords, api_limit::kBadWordBytes);
 }
 
@@ -179,6 +187,10 @@ TextRequest parse_text_request(const std::string& body, TextPath path, const Mod
     refuse_unsupported_response(parsed);
     check_model_name(fields, defaults.name);
     read_response(request, fields, body);
+  } else if (path == TextPath::kMessages) {
+    refuse_unsupported_message(parsed);
+    check_model_name(fields, defaults.name);
+    read_message(request, fields, body);
   } else {
     refuse_unsupported(parsed, path);
     check_model_name(fields, defaults.name);
@@ -193,7 +205,7 @@ TextRequest parse_text_request(const std::string& body, TextPath path, const Mod
   asked.sampling = read_sampling(fields, defaults.sampling);
   asked.min_tokens = read_min_tokens(fields, asked.max_tokens);
   asked.logit_bias = read_logit_bias(fields);
-  asked.stop = read_stop(fields);
+  asked.stop = read_stop(fields, path);
   asked.stop_token_ids = fields.token_ids("stop_token_ids", api_limit::kStopTokens);
   asked.include_stop_in_text = fields.boolean("include_stop_str_in_output").value_or(false);
   asked.bad_words = read_bad_words(fields);
@@ -210,7 +222,7 @@ TextRequest parse_text_request(const std::string& body, TextPath path, const Mod
   read_logprobs(request, fields);
   request.echo = fields.boolean("echo").value_or(false);
   if (request.echo && request.logprobs) refuse_parameter("logprobs", "not with echo; set either, not both");
-  request.user = fields.text("user", api_limit::kNameBytes).value_or("");
+  if (path != TextPath::kMessages) request.user = fields.text("user", api_limit::kNameBytes).value_or("");
   return request;
 }
 

@@ -20,6 +20,7 @@ constexpr size_t kReadBytes = 4096;
 // Size of the receive buffer. The rest of a body waits in the socket.
 constexpr size_t kReceiveBytes = size_t{256} << 10;
 constexpr size_t kMostLingeredBytes = size_t{4} << 20;
+constexpr const char* kApiKeyHeader = "X-Api-Key";
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
 template <typename View>  // Boost's string_view, whose type depends on the release
@@ -201,7 +202,7 @@ bool Connection::refuse_head() {
   if (head.version() < 10 || head.version() > 11) return refused(400, "expected HTTP/1.0 or HTTP/1.1");
   if (!id.empty() && request_id_.empty())
     return refused(400, "X-Request-Id: expected 1 to 128 printable ASCII characters without spaces");
-  for (const char* name : {"Host", "Authorization", kRequestIdHeader}) {
+  for (const char* name : {"Host", "Authorization", kApiKeyHeader, kRequestIdHeader}) {
     if (head.count(name) > 1) return refused(400, std::string(name) + ": given several times; expected once");
   }
   if (head.version() == 11 && head.find(http::field::host) == head.end())
@@ -250,6 +251,8 @@ HttpRequest Connection::take_request() {
           .target = text_of(message.target()),
           .authorization = text_of(message[http::field::authorization]),
           .body = std::move(message.body()),
+          .api_key = text_of(message[kApiKeyHeader]),
+          .anthropic_version = text_of(message["Anthropic-Version"]),
           .request_id = request_id_,
           .origin = origin_,
           .has_requested_method = message.find(http::field::access_control_request_method) != message.end(),

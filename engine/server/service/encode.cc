@@ -68,6 +68,7 @@ bool truncate(std::vector<int32_t>& ids, const TextRequest& text, const ModelInf
 const char* name_of_prompt(TextPath path) {
   switch (path) {
     case TextPath::kChat:
+    case TextPath::kMessages:
       return "messages";
     case TextPath::kResponses:
       return "input";
@@ -77,12 +78,17 @@ const char* name_of_prompt(TextPath path) {
   return "prompt";
 }
 
+const char* name_of_format(TextPath path) {
+  if (path == TextPath::kMessages) return "output_config.format";
+  return path == TextPath::kResponses ? "text.format" : "response_format";
+}
+
 // Compiles the format on the worker's thread. The engine then finds it in its cache.
 void compile_format(const Engine& engine, const Request& request, TextPath path) {
   try {
     engine.compile_json(request);
   } catch (const Error& error) {
-    refuse_parameter(path == TextPath::kResponses ? "text.format" : "response_format", error.what());
+    refuse_parameter(name_of_format(path), error.what());
   }
 }
 
@@ -114,14 +120,14 @@ EncodedRequest encode(const Engine& engine, TextRequest text) {
         static_cast<uint32_t>(encoded.prompts.size()) * static_cast<uint32_t>(request.n);
     request.prompt_ids = encode_prompt(engine, prompt, {asked.special, asked.add_special_tokens}, name);
     const bool is_truncated = truncate(request.prompt_ids, encoded.text, engine.info());
-    check_length(request.prompt_ids, name, engine.info());
+    if (!encoded.text.counts_only) check_length(request.prompt_ids, name, engine.info());
     const Echo echo{engine, !asked.skip_special_tokens};
     encoded.echoes.push_back(!encoded.text.echo ? std::string()
                              : is_truncated     ? echo(request.prompt_ids)
                                                 : std::visit(echo, prompt));
     encoded.prompts.push_back(std::move(request));
   }
-  if (encoded.text.return_token_ids) {
+  if (encoded.text.return_token_ids || encoded.text.path == TextPath::kMessages) {
     for (const Request& request : encoded.prompts) encoded.text.prompt_ids.push_back(request.prompt_ids);
   }
   encoded.text.prompts.clear();

@@ -36,9 +36,16 @@ ApiError error_of(const Response& response) {
 // Clients skip comment lines (html.spec.whatwg.org, "server-sent events").
 constexpr std::string_view kComment = ": the answer is being made\n\n";
 
-HttpResponse stream_head(const std::string& id) {
-  return {.content_type = "text/event-stream; charset=utf-8",
-          .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}, {kRequestIdHeader, id}}};
+HttpHeaders id_headers(const std::string& id, TextPath path) {
+  HttpHeaders headers = {{kRequestIdHeader, id}};
+  if (path == TextPath::kMessages) headers.emplace_back(kAnthropicIdHeader, id);
+  return headers;
+}
+
+HttpResponse stream_head(const std::string& id, TextPath path) {
+  HttpHeaders headers = id_headers(id, path);
+  headers.insert(headers.begin(), {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}});
+  return {.content_type = "text/event-stream; charset=utf-8", .headers = std::move(headers)};
 }
 
 size_t count_characters(std::string_view utf8) {
@@ -177,7 +184,7 @@ std::vector<TokenLogprob> Generation::take_logprobs(Answer& answer, bool all) {
 void Generation::begin_stream() {
   if (std::exchange(streaming_, true)) return;
   last_sent_ = Clock::now();
-  arrival_.exchange->begin_stream(stream_head(record_.request_id));
+  arrival_.exchange->begin_stream(stream_head(record_.request_id, request_.text.path));
 }
 
 // Sends the answer's first event and, with `echo`, the prompt.
@@ -275,8 +282,8 @@ void Generation::complete() {
     for (size_t prompt = 0; prompt < request_.prompts.size(); ++prompt) {
       for (const size_t index : best_answers(prompt)) add_whole(index, choices);
     }
-    exchange.respond(
-        {.headers = {{kRequestIdHeader, record_.request_id}}, .body = writer_->complete(choices, usage_)});
+    exchange.respond({.headers = id_headers(record_.request_id, request_.text.path),
+                      .body = writer_->complete(choices, usage_)});
   }
   end(last_reason_);
 }
@@ -284,13 +291,13 @@ void Generation::complete() {
 void Generation::fail(const ApiError& error) {
   if (ended_) return;
   if (streaming_) {
-    arrival_.exchange->write(event_of(error_json(error)));
+    arrival_.exchange->write(writer_->error(error));
     arrival_.exchange->end_stream();
   } else {
     record_.status = error.status;
-    HttpResponse response = error_response(error);
-    response.headers.emplace_back(kRequestIdHeader, record_.request_id);
-    arrival_.exchange->respond(response);
+    const bool is_message = request_.text.path == TextPath::kMessages;
+    arrival_.exchange->respond(
+        error_response(error, is_message ? ApiStyle::kAnthropic : ApiStyle::kOpenAi, record_.request_id));
   }
   end(error.code);
 }
