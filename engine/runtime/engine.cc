@@ -138,7 +138,10 @@ std::optional<std::string> Engine::token_bytes(int32_t id, bool special) const {
   return impl_->parts.text.codec->token_bytes(id, special_tokens(special));
 }
 
-std::vector<int32_t> Engine::tokenize_chat(std::span<const ChatMessage> messages) const {
+std::vector<int32_t> Engine::tokenize_chat(std::span<const ChatMessage> messages,
+                                           const ChatOptions& options) const {
+  if (!options.tools.empty() || !options.add_generation_prompt || options.continue_final_message)
+    throw Error(ErrorKind::kUsage, "messages: tools and a continued message are not supported yet");
   return impl_->encode_chat(messages);
 }
 

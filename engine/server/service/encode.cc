@@ -92,6 +92,15 @@ void compile_format(const Engine& engine, const Request& request, TextPath path)
   }
 }
 
+// What the parsers of bodies know and the engine does not do yet.
+void check_supported(const TextRequest& text) {
+  if (!text.tools.functions.empty()) refuse_parameter("tools", "not supported yet");
+  if (text.request.chat.continue_final_message)
+    refuse_parameter("messages",
+                     "the last is the assistant's; expected the user's: answers do not continue one yet");
+  if (text.request.max_reasoning_tokens >= 0) refuse_parameter("thinking.budget_tokens", "not supported yet");
+}
+
 }  // namespace
 
 std::vector<int32_t> encode_prompt(const Engine& engine, const Prompt& prompt, const TokenizeOptions& options,
@@ -109,6 +118,7 @@ std::vector<int32_t> encode_prompt(const Engine& engine, const Prompt& prompt, c
 }
 
 EncodedRequest encode(const Engine& engine, TextRequest text) {
+  check_supported(text);
   compile_format(engine, text.request, text.path);
   EncodedRequest encoded{.text = std::move(text), .prompts = {}, .echoes = {}};
   const Request& asked = encoded.text.request;
