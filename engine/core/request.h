@@ -19,6 +19,9 @@ namespace serval {
 struct RequestLimits {
   static constexpr size_t kMaxStopStrings = 64;
   static constexpr size_t kMaxStopBytes = 1024;
+  static constexpr size_t kMaxBadWords = 128;
+  static constexpr size_t kMaxBadWordBytes = 256;
+  static constexpr size_t kMaxSaltBytes = 256;
   static constexpr size_t kMaxPromptBytes = size_t{64} << 20;
   static constexpr int kMaxAnswers = 128;
   static constexpr size_t kMaxLogitBiases = serval::kMaxLogitBiases;
@@ -46,6 +49,9 @@ struct PreparedRequest {
   std::vector<ShownToken> shown_tokens;
   size_t model_stop_tokens = 0;  // number of stop_tokens that are the model's
   std::vector<std::string> stop;
+  bool include_stop_in_text = false;
+  std::vector<std::vector<int32_t>> bad_words;  // their token ids; none is empty
+  std::string cache_salt;
   int answers = 1;
   int priority = 0;
   std::optional<double> deadline_ms;

@@ -7,13 +7,6 @@
 #include "vm/layout/kv_cache.h"
 
 namespace serval {
-namespace {
-
-// Hash domain of KV blocks. Both arithmetic classes share it: which class computed the keys of generated
-// tokens depends on the size of the pass, unless all programs have the same class.
-constexpr uint64_t kKvDomain = 0;
-
-}  // namespace
 
 size_t RunningSequences::admit(WaitQueue& waiting) {
   size_t joined = 0;
@@ -36,14 +29,15 @@ bool RunningSequences::has_blocks_for(const Sequence& sequence, uint32_t blocks)
   refusal_ = {sequence.order(), pool_.available()};
   if (!sequence.reuses_prefix()) return false;
   const auto prompt = sequence.tokens().first(sequence.length() - 1);
-  return may_join(size(), pool_.available(), limits_, blocks - pool_.match(kKvDomain, prompt).held);
+  return may_join(size(), pool_.available(), limits_,
+                  blocks - pool_.match(domains_.of(sequence.cache_salt()), prompt).held);
 }
 
 bool RunningSequences::try_to_join(Sequence& sequence) {
   if (!has_room()) return false;
   const uint32_t blocks = blocks_for_tokens(sequence.length());
   if (!has_blocks_for(sequence, blocks)) return false;
-  auto chain = std::make_unique<KvChain>(pool_, kKvDomain);
+  auto chain = std::make_unique<KvChain>(pool_, domains_.of(sequence.cache_salt()));
   const uint32_t reused =
       sequence.reuses_prefix() ? chain->reuse(sequence.tokens(), sequence.length() - 1) : 0;
   [[maybe_unused]] const bool enough = chain->grow_to(blocks);

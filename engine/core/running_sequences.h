@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/core/kv_block_pool.h"
+#include "engine/core/kv_domains.h"
 #include "engine/core/pass_state.h"
 #include "engine/core/planner.h"
 #include "engine/core/sequence.h"
@@ -24,7 +25,7 @@ class RunningSequences {
 
   // All must outlive it.
   RunningSequences(KvBlockPool& pool, PassState& state, const PlannerLimits& limits, TimePoint (*now)())
-      : pool_(pool), state_(state), limits_(limits), now_(now) {}
+      : pool_(pool), state_(state), limits_(limits), now_(now), domains_(pool.num_blocks()) {}
 
   bool empty() const { return sequences_.empty(); }
   size_t size() const { return sequences_.size(); }
@@ -56,6 +57,7 @@ class RunningSequences {
   PassState& state_;
   const PlannerLimits& limits_;
   TimePoint (*const now_)();
+  KvDomains domains_;
   std::vector<std::unique_ptr<Sequence>> sequences_;
   std::optional<Refusal> refusal_;
   Counts counts_;

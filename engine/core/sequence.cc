@@ -37,7 +37,8 @@ Sequence::Sequence(PreparedRequest request, uint32_t answer, std::shared_ptr<Cha
       tokens_(std::move(request_.prompt)),
       channel_(std::move(channel)),
       text_(std::move(text)),
-      matcher_(std::move(request_.stop)),
+      matcher_(std::move(request_.stop), request_.include_stop_in_text),
+      bad_words_(std::move(request_.bad_words)),
       submitted_(submitted),
       deadline_(deadline_of(request_, submitted)) {
   if (request_.constraint) constrained_.emplace(request_.constraint, request_.reasoning_limit);
@@ -90,9 +91,20 @@ SequenceSlot Sequence::slot_state() const {
   return slot;
 }
 
+void Sequence::write_mask(std::span<uint32_t> mask, std::optional<int32_t> pending) const {
+  const auto write_other = [&] {
+    if (constrained_) return write_grammar_mask(mask, pending);
+    std::ranges::fill(mask, ~0U);
+  };
+  write_other();
+  if (bad_words_.empty()) return;
+  bad_words_.forbid(mask, tokens().subspan(prompt_length_), pending);
+  if (std::ranges::all_of(mask, [](uint32_t word) { return word == 0; })) write_other();
+}
+
 // A stop token may be drawn before the text is complete only if nothing else can follow; the grammar always
 // allows some continuation (engine/grammar/constraint.cc).
-void Sequence::write_mask(std::span<uint32_t> mask, std::optional<int32_t> pending) const {
+void Sequence::write_grammar_mask(std::span<uint32_t> mask, std::optional<int32_t> pending) const {
   const grammar::Constraint::Place place = pending ? constrained_->after(*pending) : constrained_->place();
   std::ranges::copy(*place.mask, mask.begin());
   for (const int32_t token : request_.stop_tokens) {
@@ -142,17 +154,19 @@ RequestEvent Sequence::accept(const OutputToken& output, const TopTokens& top, T
   for (const SampledToken& t : std::span(top.token).first(request_.top_logprobs))
     event.token.top_logprobs.push_back({t.token, t.log_probability});
   event.token.text = text_of(output.token, finish);
+  summary_.stop = matcher_.matched();
   summary_.finish = event.token.finish = matcher_.stopped() ? Finish::kStop : finish;
   return event;
 }
 
-// A request's own stop token is no text, as a stop string is none. Nor is the model's end-of-text token after
-// a constrained text, or where control tokens are written.
+// A request's own stop token is no text, as a stop string is none, unless the request includes what ends its
+// text. Nor is the model's end-of-text token after a constrained text, or where control tokens are written.
 std::string Sequence::text_of(int32_t token, Finish finish_without_stop) {
   std::string text;
-  const bool hides_eos = constrained_ || !request_.skip_special_tokens;
-  const bool only_ends =
-      finish_without_stop == Finish::kStop || (hides_eos && finish_without_stop == Finish::kEos);
+  const bool includes_end = request_.include_stop_in_text;
+  const bool hides_eos = constrained_ || (!request_.skip_special_tokens && !includes_end);
+  const bool only_ends = (finish_without_stop == Finish::kStop && !includes_end) ||
+                         (hides_eos && finish_without_stop == Finish::kEos);
   if (!only_ends) text = matcher_.push(text_->push(token));
   if (finish_without_stop == Finish::kNone) return text;
   text += matcher_.push(text_->flush());

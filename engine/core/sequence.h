@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "engine/core/bad_words.h"
 #include "engine/core/channel.h"
 #include "engine/core/kv_chain.h"
 #include "engine/core/planner.h"
@@ -50,6 +51,7 @@ class Sequence {
   Channel& channel() { return *channel_; }
   const std::optional<TimePoint>& deadline() const { return deadline_; }
   bool reuses_prefix() const { return request_.reuse_prefix; }
+  const std::string& cache_salt() const { return request_.cache_salt; }
 
   // All known tokens: the prompt, then the generated ones.
   std::span<const int32_t> tokens() const { return tokens_; }
@@ -77,9 +79,9 @@ class Sequence {
   SequenceSlot slot_state() const;
   std::span<const LogitBias> logit_bias() const { return request_.logit_bias; }
   bool lists_top() const { return request_.top_logprobs > 0; }
-  // True if a grammar restricts the next token; write_mask() gives the allowed tokens. `pending`: a token
-  // that is sampled but not accepted yet; the mask is for the token after it.
-  bool is_constrained() const { return constrained_.has_value(); }
+  // True if a grammar or bad words restrict the next token; write_mask() gives the allowed tokens. `pending`:
+  // a token that is sampled but not accepted yet; the mask is for the token after it.
+  bool is_constrained() const { return constrained_.has_value() || !bad_words_.empty(); }
   void write_mask(std::span<uint32_t> mask, std::optional<int32_t> pending = std::nullopt) const;
 
   // The first `reused` tokens were found in the KV cache.
@@ -100,6 +102,7 @@ class Sequence {
   std::vector<std::unique_ptr<Sequence>> followers;
 
  private:
+  void write_grammar_mask(std::span<uint32_t> mask, std::optional<int32_t> pending) const;
   std::string text_of(int32_t token, Finish finish_without_stop);
   Finish finish_of(const OutputToken& output) const;
   void check_output(const OutputToken& output) const;
@@ -112,6 +115,7 @@ class Sequence {
   std::shared_ptr<Channel> channel_;
   std::unique_ptr<TextStream> text_;
   StopMatcher matcher_;
+  BadWords bad_words_;
   std::optional<grammar::ConstrainedText> constrained_;
 
   std::unique_ptr<KvChain> chain_;  // set while it runs

@@ -1,5 +1,6 @@
 #include "serval/engine.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "fmt/format.h"
@@ -115,9 +116,23 @@ std::vector<ShownToken> Engine::Impl::shown_tokens_of(const Request& request) co
   return shown;
 }
 
+// Each word as it is written at the beginning of a text and after a space.
+std::vector<std::vector<int32_t>> Engine::Impl::bad_words_of(const Request& request) const {
+  std::vector<std::vector<int32_t>> words;
+  for (const std::string& word : request.bad_words) {
+    const std::string bare = word.substr(std::min(word.find_first_not_of(' '), word.size()));
+    for (const std::string& text : {bare, " " + bare}) {
+      std::vector<int32_t> ids = parts.text.codec->encode(text, {SpecialTokens::kNot, false});
+      if (!ids.empty()) words.push_back(std::move(ids));
+    }
+  }
+  return words;
+}
+
 PreparedRequest Engine::Impl::prepare(const Request& request) {
   check_request(request);
   PreparedRequest prepared = prepare_request(request, prompt_of(request), limits);
+  prepared.bad_words = bad_words_of(request);
   prepared.constraint = constraint_of(request);
   prepared.reasoning_limit = reasoning_limit_of(request);
   prepared.shown_tokens = shown_tokens_of(request);

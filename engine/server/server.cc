@@ -22,7 +22,7 @@ HttpResponse refusal(int status, const std::string& why) {
 
 Server::Server(ServerOptions options)
     : service_(loop_, std::move(options.service)),
-      http_(loop_, options.http, service_.handler(), refusal, options.cors),
+      http_(loop_, options.http, service_.handler(), refusal, options.cors, options.tls),
       port_(http_.listen(options.host, options.port)) {
   loop_.start();
 }

@@ -15,6 +15,7 @@
 #include "engine/server/http/http_server.h"
 #include "engine/server/http/limits.h"
 #include "engine/server/http/loop.h"
+#include "engine/server/http/tls_files.h"
 #include "engine/server/service/service.h"
 
 namespace serval::server {
@@ -24,13 +25,14 @@ struct ServerOptions {
   uint16_t port = 8080;  // 0: the system picks one
   HttpLimits http = {};
   std::string cors = {};  // pages of this origin may send requests, too (http/cors.h); empty: none
+  TlsFiles tls = {};
   ServiceOptions service = {};
 };
 
 // Thread-safe except for the destructor, which closes all connections.
 class Server {
  public:
-  // Throws Error(kRuntime) if it cannot listen on the address.
+  // Throws Error(kRuntime) if it cannot listen on the address or use the files of TLS.
   explicit Server(ServerOptions options);
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;

@@ -44,9 +44,11 @@ std::string StopMatcher::push(std::string_view piece) {
   held_ += piece;
   const Match match = first_match(held_, stops_);
   stopped_ = match.end != std::string::npos;
-  const size_t out = stopped_ ? match.begin : held_.size() - held_back();
+  const size_t end = includes_stop_ ? match.end : match.begin;
+  const size_t out = stopped_ ? end : held_.size() - held_back();
   std::string text = held_.substr(0, out);
   if (stopped_) {
+    matched_ = held_.substr(match.begin, match.end - match.begin);
     held_.clear();
   } else {
     held_.erase(0, out);

@@ -13,19 +13,23 @@ namespace serval {
 // valid UTF-8 and not empty; then returned text ends at a character boundary if the pieces do.
 class StopMatcher {
  public:
-  explicit StopMatcher(std::vector<std::string> stops) : stops_(std::move(stops)) {}
+  // `includes_stop`: the text ends after the stop string instead.
+  explicit StopMatcher(std::vector<std::string> stops, bool includes_stop = false)
+      : stops_(std::move(stops)), includes_stop_(includes_stop) {}
 
   // Adds a piece and returns the text that cannot be part of a stop string. Returns nothing once stopped().
   std::string push(std::string_view piece);
   // Call at the end of a text without a stop string. Returns the text that was held back.
   std::string flush();
   bool stopped() const { return stopped_; }
+  const std::string& matched() const { return matched_; }  // the stop string; empty before stopped()
 
  private:
   size_t held_back() const;
 
   std::vector<std::string> stops_;
-  std::string held_;
+  bool includes_stop_;
+  std::string held_, matched_;
   bool stopped_ = false;
 };
 

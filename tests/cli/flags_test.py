@@ -47,6 +47,12 @@ class Flags(Case):
         ]:
             self.refuses(flag, value, limit)
 
+    def test_lora_is_refused_by_name(self):
+        for command in ("generate", "chat", "serve"):
+            for flag in ("--lora", "--lora=adapter", "--enable-lora", "--lora-modules", "--lora-scaled"):
+                with self.subTest(command=command, flag=flag):
+                    self.check_fails(2, flag, "LoRA adapters must be merged", arguments=[command, flag])
+
     def test_text_that_is_no_number_is_refused(self):
         for flag, value in [
             ("--temp", "nan"),

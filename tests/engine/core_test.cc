@@ -317,6 +317,13 @@ TEST(Core, RefusesEachBadRequestWithOneClearErrorAndLeavesTheOthers) {
   EXPECT_THAT(refused([](Request& r) { r.deadline_ms = 0; }), HasSubstr("deadline_ms: 0"));
   EXPECT_THAT(refused([](Request& r) { r.deadline_ms = std::nan(""); }), HasSubstr("deadline_ms: nan"));
   EXPECT_THAT(refused([](Request& r) { r.stop.assign(65, "x"); }), HasSubstr("stop: 65 strings"));
+  EXPECT_THAT(refused([](Request& r) { r.bad_words.assign(129, "x"); }), HasSubstr("bad_words: 129 strings"));
+  EXPECT_EQ(refused([](Request& r) {
+              r.bad_words = {"x", ""};
+            }),
+            "bad_words[1]: empty; expected at least 1 byte");
+  EXPECT_THAT(refused([](Request& r) { r.bad_words = {std::string(257, 'x')}; }), HasSubstr("limit: 256"));
+  EXPECT_EQ(refused([](Request& r) { r.cache_salt.assign(257, 'x'); }), "cache_salt bytes: 257; limit: 256");
   EXPECT_EQ(refused([](Request& r) {
               r.stop_token_ids = {5, 300};
             }),

@@ -35,6 +35,16 @@ ToyEngine scripted_engine(const std::vector<std::string>& pieces, std::vector<in
                     .text = make_piece_codec(pieces)});
 }
 
+// Random bytes, which are hardly ever JSON by themselves. Token 299 ends a text.
+ToyEngine random_engine(uint32_t kv_blocks, uint32_t sequences = 4, uint32_t stop_latency = 0) {
+  return ToyEngine(hashing_model(300), {.backend = {.context = 256,
+                                                    .kv_blocks = kv_blocks,
+                                                    .rows = 8,
+                                                    .sequences = sequences,
+                                                    .stop_latency = stop_latency},
+                                        .stop_tokens = {299}});
+}
+
 struct Streamed {
   Response response;
   std::vector<std::string> texts;
@@ -162,6 +172,66 @@ TEST(Engine, EndsTheTextBeforeAStopStringAcrossTokens) {
   EXPECT_EQ(streamed.response.finish, Finish::kStop);
   EXPECT_THAT(streamed.response.tokens, ElementsAre(0, 1, 2, 3));
   EXPECT_THAT(streamed.texts, ElementsAre("one ", "", "", ""));
+}
+
+TEST(Engine, SaysWhichStopStringEndedTheText) {
+  ToyEngine toy = scripted_engine({"one ", "E", "N", "D.", " two"});
+  EXPECT_EQ(toy.engine.generate({.prompt_ids = kPrompt, .stop = {"two", "END"}}).stop, "END");
+  EXPECT_EQ(toy.engine.generate({.prompt_ids = kPrompt, .max_tokens = 2, .stop = {"END"}}).stop, "");
+}
+
+TEST(Engine, MayIncludeWhatEndsTheText) {
+  ToyEngine toy = scripted_engine({"one ", "E", "N", "D.", " two"}, {4});
+  Request request{.prompt_ids = kPrompt, .max_tokens = 9, .stop = {"END"}, .include_stop_in_text = true};
+  EXPECT_EQ(toy.engine.generate(request).text, "one END");
+  request.stop.clear();
+  request.stop_token_ids = {2};
+  EXPECT_EQ(toy.engine.generate(request).text, "one EN");
+  request.include_stop_in_text = false;
+  EXPECT_EQ(toy.engine.generate(request).text, "one E");
+}
+
+TEST(Engine, NoTokenCompletesABadWord) {
+  // Draws one of these letters. Where a mask forbids it, the backend draws the next byte.
+  constexpr std::string_view kLetters = "abc ";
+  const ToyModel letters = [=, any = hashing_model(kLetters.size())](const auto& slot, const auto& tokens) {
+    SampledToken sampled = any(slot, tokens);
+    sampled.token = kLetters[static_cast<size_t>(sampled.token)];
+    return sampled;
+  };
+  const auto answer_with = [&](const std::vector<std::string>& bad_words) {
+    return ToyEngine(letters, {.backend = {.context = 256, .kv_blocks = 64}})
+        .engine.generate({.prompt_ids = kPrompt, .max_tokens = 200, .bad_words = bad_words});
+  };
+  ASSERT_THAT(answer_with({}).text, ::testing::AllOf(HasSubstr("bc"), HasSubstr(" a")));
+  const Response response = answer_with({"bc", "a"});
+  EXPECT_EQ(response.tokens.size(), 200U);
+  EXPECT_THAT(response.text, ::testing::Not(HasSubstr("bc")));
+  EXPECT_THAT(response.text, ::testing::Not(HasSubstr("a"))) << "neither alone nor after a space";
+  EXPECT_THAT(response.text, HasSubstr("cb")) << "b and c may stand elsewhere";
+}
+
+TEST(Engine, ABadWordIsDrawnWhereNothingElseCanFollow) {
+  ToyEngine toy = random_engine(64);
+  const Request request{.prompt_ids = kPrompt, .bad_words = {"c"}, .json_schema = R"({"enum":["abc"]})"};
+  EXPECT_EQ(toy.engine.generate(request).text, "\"abc\"");
+  Request other = request;
+  other.json_schema = R"({"enum":["abc","abd"]})";
+  EXPECT_EQ(toy.engine.generate(other).text, "\"abd\"");
+}
+
+TEST(Engine, PromptsAreFoundInTheCacheOnlyWithTheSameSalt) {
+  ToyEngine toy(hashing_model(300), {.backend = {.context = 256, .kv_blocks = 64}});
+  const auto cached = [&](const std::string& salt) {
+    const std::vector<int32_t> prompt(100, 7);
+    return toy.engine.generate({.prompt_ids = prompt, .max_tokens = 2, .cache_salt = salt}).cached_tokens;
+  };
+  EXPECT_EQ(cached(""), 0);
+  EXPECT_EQ(cached(""), 99) << "all but the last";
+  EXPECT_EQ(cached("ann"), 0);
+  EXPECT_EQ(cached("bob"), 0);
+  EXPECT_EQ(cached("ann"), 99);
+  EXPECT_EQ(cached(""), 99);
 }
 
 TEST(Engine, DiscardsTokensAfterAStopString) {
@@ -441,16 +511,6 @@ TEST(Finish, HasNames) {
   EXPECT_STREQ(name_of(Finish::kCancelled), "cancelled");
   EXPECT_STREQ(name_of(Finish::kDeadline), "deadline");
   EXPECT_STREQ(name_of(Finish::kError), "error");
-}
-
-// Random bytes, which are hardly ever JSON by themselves. Token 299 ends a text.
-ToyEngine random_engine(uint32_t kv_blocks, uint32_t sequences = 4, uint32_t stop_latency = 0) {
-  return ToyEngine(hashing_model(300), {.backend = {.context = 256,
-                                                    .kv_blocks = kv_blocks,
-                                                    .rows = 8,
-                                                    .sequences = sequences,
-                                                    .stop_latency = stop_latency},
-                                        .stop_tokens = {299}});
 }
 
 constexpr const char* kListOfWords =

@@ -38,6 +38,22 @@ TEST(StopMatcher, FindsAStopStringAcrossPieces) {
   EXPECT_EQ(match({"END"}, {"one E", "N", "D two"}), (Result{"one ", true}));
 }
 
+TEST(StopMatcher, NamesTheStopStringThatEndedTheText) {
+  StopMatcher matcher({"END", "ND."});
+  EXPECT_EQ(matcher.push("one E"), "one ");
+  EXPECT_EQ(matcher.matched(), "");
+  matcher.push("ND.");
+  EXPECT_EQ(matcher.matched(), "END");
+}
+
+TEST(StopMatcher, MayIncludeTheStopStringButNothingAfterIt) {
+  StopMatcher matcher({"END"}, true);
+  EXPECT_EQ(matcher.push("one E"), "one ");
+  EXPECT_EQ(matcher.push("ND two"), "END");
+  EXPECT_EQ(matcher.push("more"), "");
+  EXPECT_EQ(matcher.matched(), "END");
+}
+
 TEST(StopMatcher, ReleasesWhatTurnsOutNotToBeAStopString) {
   StopMatcher matcher({"END"});
   EXPECT_EQ(matcher.push("one E"), "one ");

@@ -13,6 +13,7 @@ from harness import PATIENCE, run
 
 pypi.fetch()
 
+from prometheus_client import ProcessCollector  # noqa: E402
 from prometheus_client.parser import text_string_to_metric_families  # noqa: E402
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs/serving.md"
@@ -23,8 +24,8 @@ SLOW = ("--interleaving", "1", "--sms", "64")
 def documented():
     """Returns the names in the table of docs/serving.md."""
     section = DOCUMENT.read_text(encoding="utf-8").split("\n## Metrics\n")[1].split("\n## ")[0]
-    cells = re.findall(r"^\| (`serval:[^|]*) \|", section, re.MULTILINE)
-    return {name for cell in cells for name in re.findall(r"`(serval:\w+)`", cell)}
+    cells = re.findall(r"^\| (`(?:serval:|process_)[^|]*) \|", section, re.MULTILINE)
+    return {name for cell in cells for name in re.findall(r"`((?:serval:|process_)\w+)`", cell)}
 
 
 class Metrics(Case):
@@ -39,6 +40,9 @@ class Metrics(Case):
         for family in self.families(server):
             for sample in family.samples:
                 labels = dict(sample.labels)
+                if family.name.startswith("process_"):
+                    self.assertEqual(labels, {}, "as in Prometheus' client libraries")
+                    labels["model_name"] = "serval-stories"
                 self.assertEqual(labels.pop("model_name"), "serval-stories")
                 out[(sample.name.removeprefix("serval:"), *sorted(labels.items()))] = sample.value
         return out
@@ -64,6 +68,20 @@ class Metrics(Case):
             self.assertNotEqual(family.documentation, "")
             printed.add(family.name + ("_total" if family.type == "counter" else ""))
         self.assertEqual(printed, documented())
+
+    def test_the_process_is_described_as_by_the_prometheus_client(self):
+        names = ("cpu_seconds_total", "open_fds", "max_fds", "virtual_memory_bytes", "resident_memory_bytes", "start_time_seconds")
+        proc = ProcessCollector(pid=lambda: self.server.process.pid, registry=None)
+        v = self.values(self.server)
+        ours = {name: v[("process_" + name,)] for name in names}
+        theirs = {sample.name.removeprefix("process_"): sample.value for metric in proc.collect() for sample in metric.samples}
+        self.assertEqual(set(theirs) & set(names), set(names))
+        self.assertAlmostEqual(ours["start_time_seconds"], theirs["start_time_seconds"], delta=0.05)
+        self.assertEqual(ours["max_fds"], theirs["max_fds"])
+        self.assertLessEqual(abs(ours["open_fds"] - theirs["open_fds"]), 2)  # the connection may close between the two
+        self.assertLessEqual(ours["cpu_seconds_total"], theirs["cpu_seconds_total"])
+        self.assertAlmostEqual(ours["virtual_memory_bytes"] / theirs["virtual_memory_bytes"], 1, delta=0.2)
+        self.assertAlmostEqual(ours["resident_memory_bytes"] / theirs["resident_memory_bytes"], 1, delta=0.2)
 
     def test_requests_and_tokens_are_counted(self):
         server = self.serve("--max-sequences", "4")

@@ -131,6 +131,71 @@ class OpenAi(Case):
     def test_echo_repeats_the_prompt(self):
         self.assertTrue(self.complete(echo=True, max_tokens=2).choices[0].text.startswith(STORY))
 
+    def test_the_best_of_several_answers_comes_back(self):
+        asked = {"max_tokens": 12, "temperature": 1, "seed": 5, "logprobs": 0}
+
+        def mean(choice):
+            return sum(choice.logprobs.token_logprobs) / len(choice.logprobs.token_logprobs)
+
+        all_five = self.complete(n=5, **asked)
+        best = self.complete(n=2, best_of=5, **asked)
+        ranked = sorted(all_five.choices, key=mean, reverse=True)
+        self.assertEqual([choice.text for choice in best.choices], [choice.text for choice in ranked[:2]])
+        self.assertEqual(best.usage.completion_tokens, all_five.usage.completion_tokens)
+        self.refuses(openai.BadRequestError, lambda: self.complete(n=2, best_of=1), "best_of")
+        self.refuses(openai.BadRequestError, lambda: self.client.completions.create(model="stories", prompt="x", best_of=2, stream=True), "best_of")
+
+    def test_token_ids_are_listed_in_an_answer_and_in_a_stream(self):
+        key = {"Authorization": "Bearer test-key"}
+        ids = self.server.post("/tokenize", {"prompt": STORY}, headers=key)[1]["tokens"]
+        asked = {"extra_body": {"return_token_ids": True}, **GREEDY}
+        choice = self.complete(**asked).choices[0]
+        self.assertEqual(choice.prompt_token_ids, ids)
+        self.assertEqual(len(choice.token_ids), 24)
+        self.assertEqual(self.server.post("/detokenize", {"tokens": choice.token_ids}, headers=key)[1]["prompt"].strip(), choice.text.strip())
+        chunks = list(self.client.completions.create(model="stories", prompt=STORY, stream=True, **asked))
+        self.assertEqual([token for chunk in chunks for token in chunk.choices[0].token_ids], choice.token_ids)
+        self.assertEqual(chunks[0].choices[0].prompt_token_ids, ids)
+        said = self.chat("Hello", **asked)
+        events = list(self.client.chat.completions.create(model="stories", messages=[{"role": "user", "content": "Hello"}], stream=True, **asked))
+        self.assertEqual(events[0].prompt_token_ids, said.prompt_token_ids)
+        streamed = [token for event in events for token in getattr(event.choices[0], "token_ids", [])]
+        self.assertEqual(streamed, said.choices[0].token_ids)
+
+    def test_a_bad_word_does_not_occur(self):
+        text = self.complete(temperature=0, max_tokens=200).choices[0].text
+        word = max(set(text.split()), key=text.split().count)
+        answer = self.complete(temperature=0, max_tokens=200, extra_body={"bad_words": [word]}).choices[0].text
+        self.assertIn(word, text.split())
+        self.assertNotIn(word, answer.split())
+
+    def test_a_stop_string_may_stay_in_the_text(self):
+        text = self.complete(**GREEDY).choices[0].text
+        stop = text[len(text) // 2 :][:5]
+        without = self.complete(stop=stop, **GREEDY).choices[0]
+        whole = self.complete(stop=stop, extra_body={"include_stop_str_in_output": True}, **GREEDY).choices[0]
+        self.assertEqual((without.finish_reason, without.stop_reason), ("stop", stop))
+        self.assertEqual(whole.text, without.text + stop)
+
+    def test_salts_keep_prompts_apart(self):
+        text = "The owl told the fox a story about the river. " * 10
+
+        def cached(salt):
+            details = self.complete(prompt=text, max_tokens=1, extra_body={"cache_salt": salt}).usage.prompt_tokens_details
+            return details.cached_tokens
+
+        self.assertEqual(cached("ann"), 0)
+        self.assertGreater(cached("ann"), 50)
+        self.assertEqual(cached("bob"), 0)
+
+    def test_a_prompt_that_is_too_long_may_be_truncated(self):
+        answer = self.complete(prompt="word " * 4000, max_tokens=5, extra_body={"truncate_prompt_tokens": 100})
+        self.assertEqual(answer.usage.prompt_tokens, 100)
+        fitted = self.complete(prompt="word " * 4000, max_tokens=5, extra_body={"truncate_prompt_tokens": -1})
+        context = self.client.models.list().data[0].max_model_len
+        self.assertEqual((fitted.usage.prompt_tokens, fitted.usage.completion_tokens), (context - 5, 5))
+        self.refuses(openai.BadRequestError, lambda: self.complete(extra_body={"truncate_prompt_tokens": context}), "truncate_prompt_tokens")
+
     def test_chats_and_streams(self):
         answer = self.chat("Tell me about a fox.", temperature=0, max_completion_tokens=20)
         chunks = list(

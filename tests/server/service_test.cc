@@ -4,7 +4,9 @@
 #include <condition_variable>
 #include <future>
 #include <mutex>
+#include <numeric>
 #include <optional>
+#include <sstream>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -139,11 +141,13 @@ class ServiceTest : public ::testing::Test {
 
   std::shared_ptr<Client> ask(const std::string& path, const json& body = nullptr,
                               const std::string& key = "") {
-    const auto client =
-        std::make_shared<Client>(HttpRequest{.method = body.is_null() ? "GET" : "POST",
-                                             .target = path,
-                                             .authorization = key.empty() ? "" : "Bearer " + key,
-                                             .body = body.is_null() ? "" : body.dump()});
+    return ask(HttpRequest{.method = body.is_null() ? "GET" : "POST",
+                           .target = path,
+                           .authorization = key.empty() ? "" : "Bearer " + key,
+                           .body = body.is_null() ? "" : body.dump()});
+  }
+  std::shared_ptr<Client> ask(HttpRequest request) {
+    const auto client = std::make_shared<Client>(std::move(request));
     loop_.post([this, client] { service_->handler()(client); });
     return client;
   }
@@ -213,6 +217,59 @@ TEST_F(ServiceTest, AKeyIsNeededWhereThereIsOne) {
   for (const char* path : {"/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"})
     EXPECT_EQ(ask(path, json::object())->wait().status, 401) << path;
   for (const char* path : {"/health", "/ready", "/version"}) EXPECT_EQ(ask(path)->wait().status, 200) << path;
+}
+
+TEST_F(ServiceTest, AKeyMayComeAsAnthropicsClientsSendIt) {
+  ApiKeys keys;
+  keys.add({"ann", "secret"});
+  serve({.keys = keys});
+  for (const char* path : {"/v1/models", "/v1/messages/count_tokens"}) {
+    const bool is_get = path == std::string("/v1/models");
+    HttpRequest request{.method = is_get ? "GET" : "POST", .target = path, .authorization = "", .body = "{}"};
+    request.api_key = "wrong";
+    EXPECT_EQ(ask(request)->wait().status, 401) << path;
+    request.api_key = "secret";
+    EXPECT_EQ(ask(request)->wait().status, is_get ? 200 : 400) << path;
+  }
+}
+
+TEST_F(ServiceTest, ErrorsOfMessagesHaveAnthropicsForm) {
+  ApiKeys keys;
+  keys.add({"ann", "secret"});
+  serve({.keys = keys});
+  const auto error_of = [&](const std::string& path, const json& body, const std::string& key) {
+    const HttpResponse answer = ask(path, body, key)->wait();
+    const json error = json::parse(answer.body);
+    EXPECT_EQ(error.at("type"), "error");
+    for (const char* name : {"request-id", "X-Request-Id"}) {
+      const auto header =
+          std::ranges::find(answer.headers, name, &std::pair<std::string, std::string>::first);
+      const std::string id = header == answer.headers.end() ? "absent" : header->second;
+      EXPECT_EQ(id, error.at("request_id")) << name;
+    }
+    return std::pair(answer.status, error.at("error").at("type").get<std::string>());
+  };
+  using Error = std::pair<int, std::string>;
+  const json hello = {{"max_tokens", 5}, {"messages", {{{"role", "user"}, {"content", "Hi"}}}}};
+  json other = hello;
+  other["model"] = "claude";
+  for (const char* path : {"/v1/messages", "/v1/messages/count_tokens"}) {
+    EXPECT_EQ(error_of(path, hello, ""), Error(401, "authentication_error"));
+    EXPECT_EQ(error_of(path, {{"n", 1}}, "secret"), Error(400, "invalid_request_error"));
+    EXPECT_EQ(error_of(path, nullptr, "secret"), Error(405, "invalid_request_error"));
+  }
+  EXPECT_EQ(error_of("/v1/messages", other, "secret"), Error(404, "not_found_error"));
+}
+
+TEST_F(ServiceTest, AnotherVersionOfAnthropicsApiIsRefused) {
+  serve();
+  HttpRequest request{.method = "POST", .target = "/v1/messages", .authorization = "", .body = "{}"};
+  for (const char* version : {"", "2023-06-01"}) {
+    request.anthropic_version = version;
+    EXPECT_THAT(ask(request)->wait().body, HasSubstr("max_tokens: required"));
+  }
+  request.anthropic_version = "2030-01-01";
+  EXPECT_THAT(ask(request)->wait().body, HasSubstr("expected 2023-06-01"));
 }
 
 TEST_F(ServiceTest, PathsAndMethodsThatAreNotServedAreRefused) {
@@ -376,6 +433,119 @@ TEST_F(ServiceTest, MetricsCountRequestsAndTokens) {
     EXPECT_THAT(text, HasSubstr(line));
 }
 
+TEST_F(ServiceTest, MetricsDescribeTheProcessAsPrometheusClientsDo) {
+  serve();
+  const std::string text = ask("/metrics")->wait().body;
+  for (const char* name :
+       {"process_cpu_seconds_total", "process_open_fds", "process_max_fds", "process_virtual_memory_bytes",
+        "process_resident_memory_bytes", "process_start_time_seconds"})
+    EXPECT_THAT(text, HasSubstr("\n" + std::string(name) + " ")) << "without labels";
+}
+
+TEST_F(ServiceTest, ReturnsTheLikeliestOfSeveralAnswers) {
+  serve();
+  const json asked = {{"seed", 3}, {"temperature", 2}, {"logprobs", 0}, {"prompt", {"Hi", "Ho"}}};
+  const auto answers = [&](json more) {
+    more.update(asked);
+    more["max_tokens"] = 6;
+    return json::parse(ask("/v1/completions", more)->wait().body);
+  };
+  const auto mean_of = [](const json& choice) {
+    const auto values = choice.at("logprobs").at("token_logprobs").get<std::vector<double>>();
+    return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+  };
+  const json all = answers({{"n", 5}}), best = answers({{"n", 2}, {"best_of", 5}});
+  ASSERT_EQ(best.at("choices").size(), 4U);
+  EXPECT_EQ(best.at("usage").at("completion_tokens"), 60) << "answers that are not returned count";
+  for (size_t prompt = 0; prompt < 2; ++prompt) {
+    std::vector<std::pair<double, std::string>> ranked;
+    for (size_t i = 0; i < 5; ++i) {
+      const json& choice = all.at("choices").at(prompt * 5 + i);
+      ranked.emplace_back(-mean_of(choice), choice.at("text"));
+    }
+    std::ranges::sort(ranked);
+    for (size_t i = 0; i < 2; ++i) {
+      const json& choice = best.at("choices").at(prompt * 2 + i);
+      EXPECT_EQ(choice.at("text"), ranked[i].second);
+      EXPECT_EQ(choice.at("index"), prompt * 2 + i);
+    }
+  }
+}
+
+// Joins an answer's parts of a stream.
+struct Streamed {
+  std::string text;
+  json token_ids = json::array(), prompt_token_ids;
+};
+
+Streamed read_stream(const std::string& body, bool is_chat) {
+  Streamed all;
+  std::istringstream lines(body);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("data: {")) continue;
+    const json event = json::parse(line.substr(6));
+    const json& choice = event.at("choices").at(0);
+    all.text += is_chat ? choice.at("delta").value("content", "") : choice.at("text").get<std::string>();
+    for (const json& id : choice.value("token_ids", json::array())) all.token_ids.push_back(id);
+    const json& holder = is_chat ? event : choice;
+    if (!holder.contains("prompt_token_ids")) continue;
+    EXPECT_TRUE(all.prompt_token_ids.is_null()) << "once";
+    all.prompt_token_ids = holder.at("prompt_token_ids");
+  }
+  return all;
+}
+
+TEST_F(ServiceTest, ListsTokenIdsIfAsked) {
+  serve();
+  const auto whole = json::parse(complete(10, {{"return_token_ids", true}})->wait().body);
+  const json& choice = whole.at("choices").at(0);
+  EXPECT_EQ(choice.at("token_ids").get<std::vector<int32_t>>(), alone(10).tokens);
+  EXPECT_EQ(choice.at("prompt_token_ids"), json({'H', 'i'}));
+  const std::string body = complete(10, {{"return_token_ids", true}, {"stream", true}})->wait().body;
+  const Streamed streamed = read_stream(body, false);
+  EXPECT_EQ(streamed.text, choice.at("text"));
+  EXPECT_EQ(streamed.token_ids, choice.at("token_ids"));
+  EXPECT_EQ(streamed.prompt_token_ids, choice.at("prompt_token_ids"));
+  EXPECT_FALSE(json::parse(complete(10)->wait().body).at("choices").at(0).contains("token_ids"));
+}
+
+TEST_F(ServiceTest, SaysWhatStoppedAnAnswer) {
+  serve();
+  const std::string text = alone(40).text;
+  const auto choice_of = [&](const json& more) {
+    return json::parse(complete(40, more)->wait().body).at("choices").at(0);
+  };
+  const std::string stop = text.substr(text.find('<'), 5);  // the text "<ID>" of a token that is not a byte
+  const json stopped = choice_of({{"stop", stop}});
+  EXPECT_EQ(stopped.at("stop_reason"), stop);
+  EXPECT_EQ(stopped.at("text"), text.substr(0, text.find(stop)));
+  const json included = choice_of({{"stop", stop}, {"include_stop_str_in_output", true}});
+  EXPECT_EQ(included.at("text"), text.substr(0, text.find(stop) + stop.size()));
+  const int32_t token = alone(40).tokens.at(5);
+  EXPECT_EQ(choice_of({{"stop_token_ids", {token}}}).at("stop_reason"), token);
+  EXPECT_FALSE(choice_of({}).contains("stop_reason"));
+}
+
+TEST_F(ServiceTest, KeepsTheEndOfAPromptThatIsTruncated) {
+  serve();
+  const auto prompt_of = [&](const json& more) {
+    json body = {{"prompt", "0123456789"}, {"max_tokens", 3}, {"return_token_ids", true}, {"echo", true}};
+    body.update(more);
+    return json::parse(ask("/v1/completions", body)->wait().body);
+  };
+  const json cut = prompt_of({{"truncate_prompt_tokens", 4}});
+  EXPECT_EQ(cut.at("choices").at(0).at("prompt_token_ids"), json({'6', '7', '8', '9'}));
+  EXPECT_THAT(cut.at("choices").at(0).at("text").get<std::string>(), ::testing::StartsWith("6789"));
+  EXPECT_EQ(cut.at("usage").at("prompt_tokens"), 4);
+  EXPECT_EQ(prompt_of({{"truncate_prompt_tokens", 20}}).at("usage").at("prompt_tokens"), 10);
+  const int context = toy_->engine.info().context;
+  const json fitted = prompt_of({{"truncate_prompt_tokens", -1}, {"prompt", std::string(5000, 'x')}});
+  EXPECT_EQ(fitted.at("usage").at("prompt_tokens"), context - 3);
+  EXPECT_EQ(fitted.at("usage").at("completion_tokens"), 3);
+  const json refused = prompt_of({{"truncate_prompt_tokens", context}});
+  EXPECT_EQ(refused.at("error").at("param"), "truncate_prompt_tokens");
+}
+
 TEST_F(ServiceTest, TokenizesAndDetokenizes) {
   serve();
   const json tokens = json::parse(ask("/tokenize", {{"prompt", "Hi"}})->wait().body);
@@ -498,7 +668,9 @@ TEST_F(ServiceTest, TokensOfAStopStringAreNotListed) {
   for (const bool stream : {false, true}) {
     const auto client = complete(40, {{"logprobs", 0}, {"stop", stop}, {"stream", stream}});
     const std::string body = client->wait().body;
-    EXPECT_EQ(body.find("\"" + stop + "\""), std::string::npos) << body;
+    const size_t named = body.find("\"stop_reason\":\"" + stop + "\"");
+    ASSERT_NE(named, std::string::npos) << body;
+    EXPECT_EQ(body.find("\"" + stop + "\""), named + std::string("\"stop_reason\":").size()) << body;
   }
 }
 

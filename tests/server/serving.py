@@ -24,7 +24,7 @@ class Server:
         self._changed = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        self.port = int(re.search(r"http://.*:(\d+)", self.wait_for("listening on"))[1])
+        self.port = int(re.search(r"https?://.*:(\d+)", self.wait_for("listening on"))[1])
         if wait:
             self.wait_for("ready:")
 

@@ -89,6 +89,23 @@ TEST(TextRequest, ReadsEveryParameter) {
   EXPECT_EQ(request.user, "ann");
 }
 
+TEST(TextRequest, ReadsVllmsParameters) {
+  for (const bool is_chat : {false, true}) {
+    const std::string prompt =
+        is_chat ? R"("messages": [{"role": "user", "content": "x"}])" : R"("prompt": "x")";
+    const std::string body = "{" + prompt + R"(, "include_stop_str_in_output": true, "bad_words": ["a", "b"],
+      "cache_salt": "ann", "return_token_ids": true, "truncate_prompt_tokens": -1})";
+    const TextRequest request = is_chat ? chat(body) : completion(body);
+    EXPECT_TRUE(request.request.include_stop_in_text && request.return_token_ids);
+    EXPECT_THAT(request.request.bad_words, ElementsAre("a", "b"));
+    EXPECT_EQ(request.request.cache_salt, "ann");
+    EXPECT_EQ(request.truncate_prompt_tokens, -1);
+  }
+  const TextRequest ranked = completion(R"({"prompt": "x", "n": 2, "best_of": 5})");
+  EXPECT_EQ(ranked.request.n, 5);
+  EXPECT_EQ(ranked.answers, 2);
+}
+
 TEST(TextRequest, APromptIsATextOrTokensOrSeveralOfEither) {
   EXPECT_EQ(completion(R"({"prompt": ["a", "b"]})").prompts.size(), 2U);
   EXPECT_THAT(std::get<std::vector<int32_t>>(completion(R"({"prompt": [1, 2]})").prompts.at(0)),
@@ -154,7 +171,20 @@ TEST(TextRequest, NamesTheParameterThatIsWrong) {
           {R"({"prompt": "x", "logit_bias": {"1": "2"}})", "logit_bias"},
           {R"({"prompt": "x", "logit_bias": {"1": 1, "01": 1}})", "logit_bias"},
           {R"({"prompt": ["x", "y"], "n": 65})", "n"},
-          {R"({"prompt": "x", "n": 2, "best_of": 3})", "best_of"},
+          {R"({"prompt": "x", "n": 2, "best_of": 1})", "best_of"},
+          {R"({"prompt": "x", "best_of": 129})", "best_of"},
+          {R"({"prompt": ["x", "y"], "best_of": 65})", "best_of"},
+          {R"({"prompt": "x", "best_of": 2, "stream": true})", "best_of"},
+          {R"({"prompt": "x", "include_stop_str_in_output": 1})", "include_stop_str_in_output"},
+          {R"({"prompt": "x", "bad_words": "word"})", "bad_words"},
+          {R"({"prompt": "x", "bad_words": [""]})", "bad_words"},
+          {R"({"prompt": "x", "bad_words": [7]})", "bad_words"},
+          {R"({"prompt": "x", "cache_salt": ""})", "cache_salt"},
+          {R"({"prompt": "x", "cache_salt": 7})", "cache_salt"},
+          {R"({"prompt": "x", "return_token_ids": "yes"})", "return_token_ids"},
+          {R"({"prompt": "x", "truncate_prompt_tokens": 0})", "truncate_prompt_tokens"},
+          {R"({"prompt": "x", "truncate_prompt_tokens": -2})", "truncate_prompt_tokens"},
+          {R"({"prompt": "x", "truncate_prompt_tokens": 1.5})", "truncate_prompt_tokens"},
           {R"({"prompt": "x", "stop": ""})", "stop"},
           {R"({"prompt": "x", "stop": ["1","2","3","4","5","6","7","8","9","a","b","c","d","e","f","g","h"]})",
            "stop"},

@@ -101,6 +101,12 @@ void Flags::declare_server(FlagSet& set) {
               if (!server::is_cors_origin(server.cors))
                 reject(v, "is no origin; expected SCHEME://HOST[:PORT], as https://example.org, or *");
             });
+  set.value("--ssl-certfile", "FILE",
+            "answer over HTTPS, with the certificate in FILE (PEM) and those after it. Default: HTTP",
+            [this](const FlagValue& v) { server.tls.certificate = parse_text(v); });
+  set.value("--ssl-keyfile", "FILE",
+            "the certificate's private key (PEM, without a passphrase). Default: it is in --ssl-certfile",
+            [this](const FlagValue& v) { server.tls.key = parse_text(v); });
   set.value("-a,--alias", "NAME", "what clients call the model. Default: its own name",
             [this](const FlagValue& v) { server.service.alias = parse_text(v); });
   declare_parsers(set);
@@ -220,8 +226,8 @@ Ending serve(Flags& flags) {
   server::Server server(flags.server);
   const std::string host =
       flags.server.host.find(':') == std::string::npos ? flags.server.host : "[" + flags.server.host + "]";
-  log_info(
-      fmt::format("listening on http://{}:{}{}", host, server.port(), needs_key ? "; a key is needed" : ""));
+  log_info(fmt::format("listening on {}://{}:{}{}", flags.server.tls.certificate.empty() ? "http" : "https",
+                       host, server.port(), needs_key ? "; a key is needed" : ""));
   return serve_model(server, flags);
 }
 

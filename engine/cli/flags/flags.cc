@@ -106,6 +106,18 @@ class FlagSet::Parser {
   std::vector<CLI::Option*> options_;
 };
 
+namespace {
+
+const char* why_unknown(const std::string& argument) {
+  if (!argument.starts_with('-')) return "was not expected";
+  // llama.cpp's --lora, vLLM's --enable-lora, --lora-modules and others.
+  if (argument.substr(0, argument.find('=')).find("lora") != std::string::npos)
+    return "is not supported: LoRA adapters must be merged into the checkpoint's weights";
+  return "is not a flag of this command";
+}
+
+}  // namespace
+
 FlagSet::FlagSet(std::string command, std::string summary, std::string usage)
     : command_(std::move(command)), summary_(std::move(summary)), usage_(std::move(usage)) {}
 
@@ -149,10 +161,7 @@ bool FlagSet::parse_or_throw(const std::vector<std::string>& arguments) {
   Parser parser(*this);
   parser.split(arguments);
   if (parser.help_asked()) return false;
-  for (const std::string& unknown : parser.unknown()) {
-    reject({command_, unknown},
-           unknown.starts_with('-') ? "is not a flag of this command" : "was not expected");
-  }
+  for (const std::string& unknown : parser.unknown()) reject({command_, unknown}, why_unknown(unknown));
   for (size_t i = 0; i < flags_.size(); ++i) {
     const std::vector<std::string> given = parser.given(i);
     if (given.empty()) {

@@ -68,6 +68,12 @@ struct Request {
       {};  // the text ends before the first of these; UTF-8, up to 64 of 1 KiB each
   // An answer ends with the first of these; its text ends before it. Up to 16, including the model's own.
   std::vector<int32_t> stop_token_ids = {};
+  // The text contains the stop string, or the text of the token of stop_token_ids, that ended it.
+  bool include_stop_in_text = false;
+  // Words that the answer must not contain: as the tokenizer writes each alone and after a space, no token is
+  // drawn that would complete it. Other spellings are not recognised. Up to 128 of 1 to 256 bytes of UTF-8.
+  // Where the answer must be JSON and nothing else can follow, they are drawn all the same.
+  std::vector<std::string> bad_words = {};
   std::vector<LogitBias> logit_bias = {};  // up to 1024, for distinct tokens
   // Minimum of new tokens, at most max_tokens: before, no token that ends the answer is drawn. Stop strings
   // still end it.
@@ -100,6 +106,10 @@ struct Request {
   std::optional<double> deadline_ms = {};
   // false: the whole prompt is read, even if another request has left its beginning in the KV cache.
   bool reuse_prefix = true;
+  // KV blocks are shared only among requests with the same salt. Otherwise a client could find out, from the
+  // time to the first token, which prompts other clients have sent. Up to 256 bytes; empty: shared among all
+  // requests without a salt.
+  std::string cache_salt = {};
 };
 
 enum class Finish {
@@ -149,6 +159,7 @@ struct Response {
   int prompt_tokens = 0;
   int cached_tokens = 0;  // number of these that were already in the KV cache
   Finish finish = Finish::kNone;
+  std::string stop;   // the stop string that ended the text; empty: none
   std::string error;  // one line if finish is kError, else empty; earlier output is kept
   ErrorKind error_kind = ErrorKind::kRuntime;  // of this error
   Timings timings;

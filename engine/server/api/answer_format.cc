@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 
 #include "engine/server/api/json_text.h"
 #include "models/tokenizer/utf8.h"
@@ -89,16 +90,34 @@ std::string quoted(const std::string& text) {
   return json_text(text);
 }
 
+std::string member(const char* name, const std::vector<int32_t>& ids) {
+  return fmt::format(R"(,"{}":[{}])", name, fmt::join(ids, ","));
+}
+
+// vLLM's members that most answers do not have.
+std::string extras_of(const Piece& piece) {
+  std::string extras;
+  if (const auto* text = std::get_if<std::string>(&piece.stop_reason))
+    extras += R"(,"stop_reason":)" + quoted(*text);
+  if (const auto* token = std::get_if<int32_t>(&piece.stop_reason))
+    extras += fmt::format(R"(,"stop_reason":{})", *token);
+  if (piece.token_ids) extras += member("token_ids", *piece.token_ids);
+  return extras;
+}
+
 // A choice as JSON. `value` is the JSON of its member `name`: "text", "message" or "delta".
 std::string choice_text(size_t index, const char* name, const std::string& value,
                         const ordered_json& logprobs, const Piece& piece) {
-  return fmt::format(R"({{"index":{},"{}":{},"logprobs":{},"finish_reason":{}}})", index, name, value,
+  return fmt::format(R"({{"index":{},"{}":{},"logprobs":{},"finish_reason":{}{}}})", index, name, value,
                      logprobs.is_null() ? "null" : json_text(logprobs),
-                     piece.finish_reason.empty() ? "null" : quoted(piece.finish_reason));
+                     piece.finish_reason.empty() ? "null" : quoted(piece.finish_reason), extras_of(piece));
 }
 
 std::string completion_choice(size_t index, const Piece& piece) {
-  return choice_text(index, "text", quoted(piece.text), completion_logprobs(piece), piece);
+  std::string choice = choice_text(index, "text", quoted(piece.text), completion_logprobs(piece), piece);
+  if (piece.prompt_token_ids != nullptr)
+    choice.insert(choice.size() - 1, member("prompt_token_ids", *piece.prompt_token_ids));
+  return choice;
 }
 
 // The content is null if the answer only has calls.
@@ -184,13 +203,18 @@ std::string AnswerFormat::complete(const std::vector<Piece>& choices, const Usag
     if (i > 0) answer += ',';
     answer += path_ == TextPath::kChat ? chat_choice(i, choices[i]) : completion_choice(i, choices[i]);
   }
-  return answer + R"(],"usage":)" + json_text(usage_json(path_, usage)) + "}";
+  answer += R"(],"usage":)" + json_text(usage_json(path_, usage));
+  // A conversation has one prompt, which all choices answer.
+  if (path_ == TextPath::kChat && choices.front().prompt_token_ids != nullptr)
+    answer += member("prompt_token_ids", *choices.front().prompt_token_ids);
+  return answer + "}";
 }
 
-std::string AnswerFormat::first_event(size_t choice, bool with_usage) const {
+std::string AnswerFormat::first_event(size_t choice, bool with_usage,
+                                      const std::vector<int32_t>* prompt_token_ids) const {
   if (path_ == TextPath::kCompletions) return {};
   const char* role = R"({"role":"assistant","content":""})";
-  return event_of_choice(choice_text(choice, "delta", role, nullptr, Piece()), with_usage);
+  return event_of_choice(choice_text(choice, "delta", role, nullptr, Piece()), with_usage, prompt_token_ids);
 }
 
 std::string AnswerFormat::event(size_t choice, const Piece& piece, bool with_usage) const {
@@ -204,8 +228,11 @@ std::string AnswerFormat::usage_event(const Usage& usage) const {
 }
 
 // Joins text instead of building JSON: it runs for every token of every stream.
-std::string AnswerFormat::event_of_choice(const std::string& choice, bool with_usage) const {
-  return event_of(event_opening_ + choice + (with_usage ? R"(],"usage":null})" : "]}"));
+std::string AnswerFormat::event_of_choice(const std::string& choice, bool with_usage,
+                                          const std::vector<int32_t>* prompt_token_ids) const {
+  const std::string prompt =
+      prompt_token_ids == nullptr ? std::string() : member("prompt_token_ids", *prompt_token_ids);
+  return event_of(event_opening_ + choice + (with_usage ? R"(],"usage":null)" : "]") + prompt + "}");
 }
 
 }  // namespace serval::server

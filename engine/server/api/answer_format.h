@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "engine/server/api/parameters.h"
@@ -31,6 +33,9 @@ struct TokenLogprob {
   std::vector<LikelyToken> likeliest = {};
 };
 
+// The stop string or the request's own stop token that ended an answer; monostate: another reason.
+using StopReason = std::variant<std::monostate, std::string, int32_t>;
+
 // A part of a call of a tool, or all of it. The first piece of a call has `id` and `name`; later ones only
 // have arguments.
 struct CallPiece {
@@ -48,7 +53,10 @@ struct Piece {
   bool with_logprobs = false;
   bool with_likeliest = false;
   std::vector<TokenLogprob> logprobs = {};
-  std::string finish_reason = {};  // empty: more pieces follow
+  std::optional<std::vector<int32_t>> token_ids = {};
+  const std::vector<int32_t>* prompt_token_ids = nullptr;  // null: not listed
+  std::string finish_reason = {};                          // empty: more pieces follow
+  StopReason stop_reason = {};                             // vLLM's
 };
 
 struct AnswerIdentity {
@@ -66,12 +74,15 @@ class AnswerFormat {
   std::string complete(const std::vector<Piece>& choices, const Usage& usage) const;
   // Server-sent events, ready to send. `with_usage`: a usage event will follow; all others then have
   // "usage": null.
-  std::string first_event(size_t choice, bool with_usage) const;  // empty for completions, which have none
+  // Empty for completions, which have none. `prompt_token_ids`: null if they are not listed.
+  std::string first_event(size_t choice, bool with_usage,
+                          const std::vector<int32_t>* prompt_token_ids = nullptr) const;
   std::string event(size_t choice, const Piece& piece, bool with_usage) const;
   std::string usage_event(const Usage& usage) const;
 
  private:
-  std::string event_of_choice(const std::string& choice, bool with_usage) const;
+  std::string event_of_choice(const std::string& choice, bool with_usage,
+                              const std::vector<int32_t>* prompt_token_ids = nullptr) const;
 
   const TextPath path_;
   const std::string answer_opening_, event_opening_;  // JSON up to the choices

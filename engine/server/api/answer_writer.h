@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/server/api/answer_format.h"
+#include "engine/server/api/api_error.h"
 #include "engine/server/api/text_request.h"
 
 namespace serval::server {
@@ -21,6 +22,8 @@ class AnswerWriter {
   virtual std::string begin(size_t choice) = 0;
   virtual std::string piece(size_t choice, const Piece& piece) = 0;
   virtual std::string end(const Usage& usage) = 0;
+  // The last event of a stream that has failed, instead of end().
+  virtual std::string error(const ApiError& error);
 };
 
 std::unique_ptr<AnswerWriter> make_answer_writer(const TextRequest& request, const AnswerIdentity& identity);

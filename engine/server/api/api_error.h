@@ -35,8 +35,14 @@ ApiError engine_failed(const std::string& fault);
 // The "type" of OpenAI's error object, such as "invalid_request_error".
 const char* error_type_of(int status);
 
-// {"error": {"message", "type", "param", "code"}}, in one line.
-std::string error_json(const ApiError& error);
-HttpResponse error_response(const ApiError& error);
+enum class ApiStyle { kOpenAi, kAnthropic };
+
+// In one line, {"error": {"message", "type", "param", "code"}} or, of Anthropic's API,
+// {"type": "error", "error": {"type", "message"}}, with "request_id" if it is not empty.
+std::string error_json(const ApiError& error, ApiStyle style = ApiStyle::kOpenAi,
+                       const std::string& request_id = {});
+// With the header X-Request-Id, and of Anthropic's API "request-id", if `request_id` is not empty.
+HttpResponse error_response(const ApiError& error, ApiStyle style = ApiStyle::kOpenAi,
+                            const std::string& request_id = {});
 
 }  // namespace serval::server

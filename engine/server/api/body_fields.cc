@@ -97,6 +97,12 @@ std::vector<std::string> BodyFields::texts(const char* name, size_t most, size_t
   return texts;
 }
 
+std::vector<std::string> BodyFields::filled_texts(const char* name, size_t most, size_t most_bytes) const {
+  std::vector<std::string> texts = this->texts(name, most, most_bytes);
+  if (std::ranges::find(texts, "") != texts.end()) fail(name, "an empty string; expected at least 1 byte");
+  return texts;
+}
+
 std::vector<int32_t> token_ids_of(const json& array, const std::string& name, size_t most) {
   if (!array.is_array()) refuse_parameter(name, shown_value(array) + "; expected an array of token ids");
   if (array.size() > most) refuse_parameter(name, fmt::format("{} tokens; limit: {}", array.size(), most));

@@ -32,6 +32,8 @@ class BodyFields {
   std::optional<std::string> text(const char* name, size_t most_bytes) const;
   // A string or an array of strings.
   std::vector<std::string> texts(const char* name, size_t most, size_t most_bytes) const;
+  // The same; refuses empty strings.
+  std::vector<std::string> filled_texts(const char* name, size_t most, size_t most_bytes) const;
   // An array of token ids. Does not check them against the vocabulary; encode() does.
   std::vector<int32_t> token_ids(const char* name, size_t most) const;
   // Refuses members that are not in `known`.

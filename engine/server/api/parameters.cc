@@ -62,6 +62,26 @@ std::vector<Parameter> conversation_parameters() {
   };
 }
 
+// Of vLLM's API.
+std::vector<Parameter> more_parameters() {
+  using namespace api_limit;
+  return {
+      {"include_stop_str_in_output", kYes, kYes, "boolean", "false", "",
+       "the text contains the stop string or the text of the stop token that ended it"},
+      {"bad_words", kYes, kYes, "array of strings", "none",
+       fmt::format("{} strings of 1 to {} bytes", kBadWords, kBadWordBytes),
+       "no token is drawn that would complete one of these, as the tokenizer writes it alone and after a "
+       "space, unless nothing else can follow in JSON output"},
+      {"return_token_ids", kYes, kYes, "boolean", "false", "",
+       "adds `prompt_token_ids`, and the ids of all tokens of the answer as `token_ids`"},
+      {"truncate_prompt_tokens", kYes, kYes, "integer", "none", "-1, or 1 to the context less one",
+       "keeps only this many of the prompt's last tokens; -1: as many as the context has room for beside "
+       "`max_tokens`"},
+      {"cache_salt", kYes, kYes, "string", "none", fmt::format("1 to {} bytes", kSaltBytes),
+       "prompts are found in the KV cache only if they were sent with the same salt"},
+  };
+}
+
 std::vector<Parameter> make_parameters() {
   using namespace api_limit;
   const std::string names = fmt::format("{} bytes", kNameBytes);
@@ -95,7 +115,10 @@ std::vector<Parameter> make_parameters() {
        "string still ends it"},
       {"seed", kYes, kYes, "integer", "random", "64 bits", "the same seed gives the same answers"},
       {"n", kYes, kYes, "integer", "1", answers, "number of answers to each prompt, which is processed once"},
-      {"best_of", kYes, kNo, "integer", "`n`", "`n`", "must be `n`: answers are not ranked"},
+      {"best_of", kYes, kNo, "integer", "`n`",
+       fmt::format("`n` to {}; more than `n` not with `stream`", kAnswers),
+       "number of answers to make; returns the `n` whose tokens have the highest mean log probability, the "
+       "best first"},
       {"stop", kYes, kYes, "string or array", "none", stops, "the text ends before the first of these"},
       {"stop_token_ids", kYes, kYes, "array of integers", "none",
        fmt::format("{}, the model's own included", kStopTokens), "the text ends before the first of these"},
@@ -119,12 +142,12 @@ std::vector<Parameter> make_parameters() {
        "smaller values are served first"},
       {"user", kYes, kYes, "string", "none", names, "appears in the request's log line"},
   };
-  const std::vector<Parameter> sampling = sampling_parameters();
-  const auto after = std::ranges::find(all, "logit_bias", &Parameter::name);
-  all.insert(after, sampling.begin(), sampling.end());
-  const std::vector<Parameter> conversation = conversation_parameters();
-  all.insert(std::ranges::find(all, "max_tokens", &Parameter::name), conversation.begin(),
-             conversation.end());
+  const auto insert_before = [&](const char* name, const std::vector<Parameter>& some) {
+    all.insert(std::ranges::find(all, name, &Parameter::name), some.begin(), some.end());
+  };
+  insert_before("logit_bias", sampling_parameters());
+  insert_before("logprobs", more_parameters());
+  insert_before("max_tokens", conversation_parameters());
   return all;
 }
 
@@ -160,11 +183,8 @@ const std::vector<Neutral>& neutral_members() {
       {"parse_special", no, kAbsent, kTaken, kAbsent},
       {"skip_special_tokens", yes, kAbsent, kAbsent, kTaken},
       {"spaces_between_special_tokens", yes, kTaken, kTaken, kAbsent},
-      {"include_stop_str_in_output", no, kTaken, kTaken, kAbsent},
       {"use_beam_search", no, kTaken, kTaken, kAbsent},
       {"length_penalty", json::array({1}), kTaken, kTaken, kAbsent},
-      {"bad_words", empty_list, kTaken, kTaken, kAbsent},
-      {"return_token_ids", no, kTaken, kTaken, kAbsent},
       {"return_tokens_as_token_ids", no, kTaken, kTaken, kAbsent},
   };
   return all;
@@ -177,9 +197,11 @@ bool is_of(const Neutral& member, TextPath path) {
     case TextPath::kChat:
       return member.chat;
     case TextPath::kResponses:
+      return member.responses;
+    case TextPath::kMessages:
       break;
   }
-  return member.responses;
+  return false;
 }
 
 // A table: each member with its values and paths.

@@ -10,7 +10,7 @@
 
 namespace serval::server {
 
-enum class TextPath { kCompletions, kChat, kResponses };
+enum class TextPath { kCompletions, kChat, kResponses, kMessages };
 
 struct Parameter {
   std::string_view name;

@@ -10,6 +10,7 @@
 
 #include "engine/server/api/body_fields.h"
 #include "engine/server/api/limits.h"
+#include "engine/server/api/message_request.h"
 #include "engine/server/api/model_name.h"
 #include "engine/server/api/prompts.h"
 #include "engine/server/api/response_format.h"
@@ -69,21 +70,50 @@ int read_max_tokens(const BodyFields& fields, TextPath path) {
   return static_cast<int>(most.value_or(-1));
 }
 
-std::vector<std::string> read_stop(const BodyFields& fields) {
-  std::vector<std::string> stop = fields.texts("stop", api_limit::kStopStrings, api_limit::kStopBytes);
-  for (const std::string& text : stop)
-    if (text.empty()) refuse_parameter("stop", "an empty string; expected at least 1 byte");
-  return stop;
+void check_array(const BodyFields& fields, const char* name) {
+  const json* value = fields.find(name);
+  if (value != nullptr && !value->is_array())
+    refuse_parameter(name, shown_value(*value) + "; expected an array of strings");
 }
 
-int read_n(const BodyFields& fields, size_t prompts) {
+std::vector<std::string> read_stop(const BodyFields& fields, TextPath path) {
+  const bool is_message = path == TextPath::kMessages;
+  const char* name = is_message ? "stop_sequences" : "stop";
+  if (is_message) check_array(fields, name);
+  return fields.filled_texts(name, api_limit::kStopStrings, api_limit::kStopBytes);
+}
+
+std::vector<std::string> read_bad_words(const BodyFields& fields) {
+  check_array(fields, "bad_words");
+  return fields.filled_texts("bad_words", api_limit::kBadWords, api_limit::kBadWordBytes);
+}
+
+std::string read_cache_salt(const BodyFields& fields) {
+  const auto salt = fields.text("cache_salt", api_limit::kSaltBytes);
+  if (salt && salt->empty()) refuse_parameter("cache_salt", "an empty string; expected at least 1 byte");
+  return salt.value_or("");
+}
+
+// `n` and `best_of`. Needs `stream`.
+void read_answers(TextRequest& request, const BodyFields& fields) {
   const int64_t n = fields.integer("n", 1, api_limit::kAnswers).value_or(1);
-  if (n * static_cast<int64_t>(prompts) > api_limit::kAnswers)
-    refuse_parameter(
-        "n", fmt::format("{} answers to {} prompts; limit: {} answers", n, prompts, api_limit::kAnswers));
-  if (const auto best_of = fields.integer("best_of", 1, api_limit::kAnswers); best_of && *best_of != n)
-    refuse_parameter("best_of", fmt::format("{}; only as many as n, {}, are supported", *best_of, n));
-  return static_cast<int>(n);
+  const int64_t best_of = fields.integer("best_of", 1, api_limit::kAnswers).value_or(n);
+  if (best_of < n) refuse_parameter("best_of", fmt::format("{}; limit: n ({}) or more", best_of, n));
+  const size_t prompts = request.prompts.size();
+  if (best_of * static_cast<int64_t>(prompts) > api_limit::kAnswers)
+    refuse_parameter(best_of > n ? "best_of" : "n", fmt::format("{} answers to {} prompts; limit: {} answers",
+                                                                best_of, prompts, api_limit::kAnswers));
+  if (best_of > n && request.stream)
+    refuse_parameter("best_of",
+                     "more than n is not possible with stream: the best are known only at the end");
+  request.answers = static_cast<int>(n);
+  request.request.n = static_cast<int>(best_of);
+}
+
+int read_truncation(const BodyFields& fields) {
+  const auto kept = fields.integer("truncate_prompt_tokens", -1, INT32_MAX);
+  if (kept == 0) refuse_parameter("truncate_prompt_tokens", "0; limit: -1, or 1 to the context less one");
+  return static_cast<int>(kept.value_or(0));
 }
 
 int read_min_tokens(const BodyFields& fields, int max_tokens) {
@@ -170,6 +200,10 @@ TextRequest parse_text_request(const std::string& body, TextPath path, const Mod
     refuse_unsupported_response(parsed);
     check_model_name(fields, defaults.name);
     read_response(request, fields, body);
+  } else if (path == TextPath::kMessages) {
+    refuse_unsupported_message(parsed);
+    check_model_name(fields, defaults.name);
+    read_message(request, fields, body);
   } else {
     refuse_unsupported(parsed, path);
     check_model_name(fields, defaults.name);
@@ -187,22 +221,27 @@ TextRequest parse_text_request(const std::string& body, TextPath path, const Mod
   asked.sampling = read_sampling(fields, defaults.sampling);
   asked.min_tokens = read_min_tokens(fields, asked.max_tokens);
   asked.logit_bias = read_logit_bias(fields);
-  asked.stop = read_stop(fields);
+  asked.stop = read_stop(fields, path);
   asked.stop_token_ids = fields.token_ids("stop_token_ids", api_limit::kStopTokens);
+  asked.include_stop_in_text = fields.boolean("include_stop_str_in_output").value_or(false);
+  asked.bad_words = read_bad_words(fields);
+  asked.cache_salt = read_cache_salt(fields);
   asked.skip_special_tokens = fields.boolean("skip_special_tokens").value_or(true);
   asked.ignore_eos = fields.boolean("ignore_eos").value_or(false);
   asked.max_reasoning_tokens =
       static_cast<int>(fields.integer("max_reasoning_tokens", 0, INT32_MAX).value_or(-1));
   check_unconstrained(request);
   read_response_format(asked, fields, body);
-  asked.n = read_n(fields, request.prompts.size());
   asked.priority =
       static_cast<int>(fields.integer("priority", -api_limit::kPriority, api_limit::kPriority).value_or(0));
   read_stream(request, fields);
+  read_answers(request, fields);
+  request.return_token_ids = fields.boolean("return_token_ids").value_or(false);
+  request.truncate_prompt_tokens = read_truncation(fields);
   read_logprobs(request, fields);
   request.echo = fields.boolean("echo").value_or(false);
   if (request.echo && request.logprobs) refuse_parameter("logprobs", "not with echo; set either, not both");
-  request.user = fields.text("user", api_limit::kNameBytes).value_or("");
+  if (path != TextPath::kMessages) request.user = fields.text("user", api_limit::kNameBytes).value_or("");
   return request;
 }
 

@@ -1,5 +1,5 @@
-// Requests of /v1/completions, /v1/chat/completions and /v1/responses, parsed and checked, with prompts not
-// yet encoded.
+// Requests of /v1/completions, /v1/chat/completions, /v1/responses and /v1/messages, parsed and checked, with
+// prompts not yet encoded.
 #pragma once
 
 #include <cstdint>
@@ -42,6 +42,16 @@ struct TextRequest {
   bool include_usage = false;
   bool logprobs = false;
   bool echo = false;
+  // Of request.n answers to each prompt, this many are returned: those whose tokens are the likeliest, as the
+  // mean of their log probabilities. request.n: all, in their order.
+  int answers = 1;
+  bool return_token_ids = false;
+  std::vector<std::vector<int32_t>> prompt_ids =
+      {};  // of each prompt once it is encoded, if returned or counted
+  // Keeps only this many of a prompt's last tokens; -1: as many as the context has room for beside
+  // max_tokens; 0: all.
+  int truncate_prompt_tokens = 0;
+  bool counts_only = false;  // the prompt is only encoded to count its tokens, so it may exceed the context
   std::string user = {};
   RequestTools tools = {};
   ResponseRequest response = {};

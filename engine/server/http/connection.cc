@@ -7,6 +7,7 @@
 #include "boost/beast/http/read.hpp"
 #include "engine/server/http/head.h"
 #include "engine/server/http/request_id.h"
+#include "engine/server/http/tls.h"
 
 namespace serval::server {
 
@@ -19,6 +20,7 @@ constexpr size_t kReadBytes = 4096;
 // Size of the receive buffer. The rest of a body waits in the socket.
 constexpr size_t kReceiveBytes = size_t{256} << 10;
 constexpr size_t kMostLingeredBytes = size_t{4} << 20;
+constexpr const char* kApiKeyHeader = "X-Api-Key";
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
 template <typename View>  // Boost's string_view, whose type depends on the release
@@ -88,14 +90,28 @@ class ConnectionExchange final : public Exchange {
 };
 
 Connection::Connection(Socket socket, const ConnectionContext& context, bool is_spare)
-    : context_(context), socket_(std::move(socket)), received_(kReceiveBytes), is_spare_(is_spare) {}
+    : context_(context),
+      stream_(std::move(socket), context.tls.get()),
+      received_(kReceiveBytes),
+      is_spare_(is_spare) {}
 
 Connection::~Connection() = default;
 
 void Connection::start() {
   ErrorCode ignored;
-  socket_.set_option(net::ip::tcp::no_delay(true), ignored);
+  stream_.socket().set_option(net::ip::tcp::no_delay(true), ignored);
+  if (stream_.has_tls()) return shake_hands();
   read_first_bytes();
+}
+
+void Connection::shake_hands() {
+  enter(State::kHandshake, context_.limits.handshake);
+  stream_.async_handshake([self = shared_from_this()](ErrorCode error) {
+    if (!error) return self->read_first_bytes();
+    if (self->closed() || !is_plain_http(error)) return self->close();
+    self->stream_.continue_plain();
+    self->refuse(400, "this port speaks HTTPS; begin the address with https://");
+  });
 }
 
 void Connection::enter(State state, std::chrono::milliseconds patience) {
@@ -112,14 +128,14 @@ void Connection::check_time(TimePoint now) {
     if (state_ == State::kAnswering && !begun_ && chunked_) send(kContinue);
   }
   if (!read_deadline_ || now < *read_deadline_) return;
-  if (state_ == State::kIdle || state_ == State::kLingering) return close();
+  if (idle() || state_ == State::kLingering) return close();
   refuse(408, "the request took too long to arrive");
 }
 
 void Connection::close() {
   ErrorCode ignored;
-  socket_.shutdown(Socket::shutdown_both, ignored);
-  socket_.close(ignored);
+  stream_.socket().shutdown(Socket::shutdown_both, ignored);
+  stream_.socket().close(ignored);
   sending_.clear();
   unsent_.clear();
   read_deadline_.reset();
@@ -136,7 +152,7 @@ void Connection::read_first_bytes() {
   if (input_ended_) return close();
   enter(State::kIdle, context_.limits.idle);
   reading_ = true;
-  socket_.async_read_some(received_.prepare(kReadBytes),
+  stream_.async_read_some(received_.prepare(kReadBytes),
                           [self = shared_from_this()](ErrorCode error, size_t bytes) {
                             self->reading_ = false;
                             if (error) return self->close();
@@ -151,7 +167,7 @@ void Connection::read_head() {
   parser_->header_limit(static_cast<std::uint32_t>(context_.limits.header_bytes));
   parser_->body_limit(context_.limits.body_bytes);
   reading_ = true;
-  http::async_read_header(socket_, received_, *parser_, [self = shared_from_this()](ErrorCode error, size_t) {
+  http::async_read_header(stream_, received_, *parser_, [self = shared_from_this()](ErrorCode error, size_t) {
     self->reading_ = false;
     self->on_head(error);
   });
@@ -167,7 +183,7 @@ void Connection::on_head(ErrorCode error) {
   if (closed()) return;
   enter(State::kBody, context_.limits.body);
   reading_ = true;
-  http::async_read(socket_, received_, *parser_, [self = shared_from_this()](ErrorCode body_error, size_t) {
+  http::async_read(stream_, received_, *parser_, [self = shared_from_this()](ErrorCode body_error, size_t) {
     self->reading_ = false;
     self->on_body(body_error);
   });
@@ -186,7 +202,7 @@ bool Connection::refuse_head() {
   if (head.version() < 10 || head.version() > 11) return refused(400, "expected HTTP/1.0 or HTTP/1.1");
   if (!id.empty() && request_id_.empty())
     return refused(400, "X-Request-Id: expected 1 to 128 printable ASCII characters without spaces");
-  for (const char* name : {"Host", "Authorization", kRequestIdHeader}) {
+  for (const char* name : {"Host", "Authorization", kApiKeyHeader, kRequestIdHeader}) {
     if (head.count(name) > 1) return refused(400, std::string(name) + ": given several times; expected once");
   }
   if (head.version() == 11 && head.find(http::field::host) == head.end())
@@ -235,6 +251,8 @@ HttpRequest Connection::take_request() {
           .target = text_of(message.target()),
           .authorization = text_of(message[http::field::authorization]),
           .body = std::move(message.body()),
+          .api_key = text_of(message[kApiKeyHeader]),
+          .anthropic_version = text_of(message["Anthropic-Version"]),
           .request_id = request_id_,
           .origin = origin_,
           .has_requested_method = message.find(http::field::access_control_request_method) != message.end(),
@@ -246,7 +264,7 @@ HttpRequest Connection::take_request() {
 void Connection::watch() {
   if (received_.size() >= context_.limits.pipelined_bytes) return;
   reading_ = true;
-  socket_.async_read_some(received_.prepare(kReadBytes),
+  stream_.async_read_some(received_.prepare(kReadBytes),
                           [self = shared_from_this()](ErrorCode error, size_t bytes) {
                             self->reading_ = false;
                             self->on_watched(error, bytes);
@@ -267,7 +285,7 @@ void Connection::on_watched(ErrorCode error, size_t bytes) {
 // sending shows which: a closed socket answers with a reset.
 void Connection::on_half_closed() {
   input_ended_ = true;
-  socket_.async_wait(Socket::wait_error, [self = shared_from_this()](ErrorCode error) {
+  stream_.socket().async_wait(Socket::wait_error, [self = shared_from_this()](ErrorCode error) {
     if (!error && self->state_ == State::kAnswering) self->close();
   });
   probe_at_ = std::chrono::steady_clock::now() + context_.limits.half_closed;
@@ -327,7 +345,7 @@ void Connection::send_more() {
     std::swap(sending_, unsent_);
   }
   write_deadline_ = std::chrono::steady_clock::now() + context_.limits.write;
-  socket_.async_write_some(
+  stream_.async_write_some(
       net::buffer(sending_.data() + sent_, sending_.size() - sent_),
       [self = shared_from_this()](ErrorCode error, size_t bytes) { self->on_sent(error, bytes); });
 }
@@ -350,26 +368,29 @@ void Connection::after_sending() {
   enter(State::kIdle, context_.limits.idle);
   if (!reading_) return read_first_bytes();
   ErrorCode ignored;
-  socket_.cancel(ignored);  // on_watched() then reads the next request
+  stream_.socket().cancel(ignored);  // on_watched() then reads the next request
 }
 
 // Reads and drops the client's remaining input before closing. If the socket were closed with unread input,
 // the client's system would get a reset and could discard the answer.
 void Connection::linger() {
-  ErrorCode ignored;
-  socket_.shutdown(Socket::shutdown_send, ignored);
   answered_ = false;
-  if (state_ != State::kLingering) enter(State::kLingering, context_.limits.linger);
+  if (state_ != State::kLingering) {
+    enter(State::kLingering, context_.limits.linger);
+    stream_.async_end([self = shared_from_this()](ErrorCode error) {
+      if (!error) self->close();
+    });
+  }
   received_.consume(received_.size());
   if (reading_) return;
   reading_ = true;
-  socket_.async_read_some(received_.prepare(kReadBytes),
-                          [self = shared_from_this()](ErrorCode error, size_t bytes) {
-                            self->reading_ = false;
-                            self->lingered_ += bytes;
-                            if (error || self->lingered_ > kMostLingeredBytes) return self->close();
-                            self->linger();
-                          });
+  stream_.socket().async_read_some(received_.prepare(kReadBytes),
+                                   [self = shared_from_this()](ErrorCode error, size_t bytes) {
+                                     self->reading_ = false;
+                                     self->lingered_ += bytes;
+                                     if (error || self->lingered_ > kMostLingeredBytes) return self->close();
+                                     self->linger();
+                                   });
 }
 
 }  // namespace serval::server

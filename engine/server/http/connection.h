@@ -7,9 +7,11 @@
 #include <string>
 
 #include "boost/asio/ip/tcp.hpp"
+#include "boost/asio/ssl/context.hpp"
 #include "boost/beast/core/flat_buffer.hpp"
 #include "boost/beast/http/parser.hpp"
 #include "boost/beast/http/string_body.hpp"
+#include "engine/server/http/client_stream.h"
 #include "engine/server/http/cors.h"
 #include "engine/server/http/exchange.h"
 #include "engine/server/http/http_server.h"
@@ -23,7 +25,8 @@ struct ConnectionContext {
   HttpHandler handler;
   HttpRefusal refusal;
   Cors cors = Cors({});
-  bool closing = false;  // connections close after their current answer
+  std::unique_ptr<boost::asio::ssl::context> tls = {};  // null: connections are plain
+  bool closing = false;                                 // connections close after their current answer
 };
 
 class ConnectionExchange;
@@ -32,7 +35,7 @@ class ConnectionExchange;
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
-  using Socket = boost::asio::ip::tcp::socket;
+  using Socket = ClientStream::Socket;
 
   // `is_spare`: accepted beyond the limit of connections. Its request has `beyond_limit` set, and the
   // connection closes after one answer.
@@ -43,18 +46,19 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Closes the connection, or refuses the request with 408, if a deadline has passed.
   void check_time(TimePoint now);
   void close();
-  bool closed() const { return !socket_.is_open(); }
+  bool closed() const { return !stream_.socket().is_open(); }
   bool is_spare() const { return is_spare_; }
-  bool idle() const { return state_ == State::kIdle; }
+  bool idle() const { return state_ == State::kIdle || state_ == State::kHandshake; }
   bool has_unsent() const { return !sending_.empty() || !unsent_.empty(); }
 
  private:
   friend class ConnectionExchange;
   using ErrorCode = boost::beast::error_code;
   using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
-  enum class State { kIdle, kHead, kBody, kAnswering, kLingering };
+  enum class State { kHandshake, kIdle, kHead, kBody, kAnswering, kLingering };
 
   void enter(State state, std::chrono::milliseconds patience);
+  void shake_hands();
   void read_first_bytes();
   void read_head();
   void on_head(ErrorCode error);
@@ -78,7 +82,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void after_sending();
 
   const ConnectionContext& context_;
-  Socket socket_;
+  ClientStream stream_;
   boost::beast::flat_buffer received_;
   std::optional<Parser> parser_;
   State state_ = State::kIdle;

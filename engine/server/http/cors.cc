@@ -50,10 +50,11 @@ bool Cors::is_preflight(const HttpRequest& request) const {
 HttpResponse Cors::answer_preflight(const HttpRequest& request) {
   const bool named = is_list_of_names(request.requested_headers);
   return {.status = kNoContent,
-          .headers = {{"Access-Control-Allow-Methods", "GET, HEAD, POST"},
-                      {"Access-Control-Allow-Headers",
-                       named ? request.requested_headers : "Authorization, Content-Type, X-Request-Id"},
-                      {"Access-Control-Max-Age", "600"}}};
+          .headers = {
+              {"Access-Control-Allow-Methods", "GET, HEAD, POST"},
+              {"Access-Control-Allow-Headers",
+               named ? request.requested_headers : "Authorization, Content-Type, X-Api-Key, X-Request-Id"},
+              {"Access-Control-Max-Age", "600"}}};
 }
 
 }  // namespace serval::server

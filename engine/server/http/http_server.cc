@@ -13,6 +13,7 @@
 #include "engine/server/http/head.h"
 #include "engine/server/http/loop_impl.h"
 #include "engine/server/http/request_id.h"
+#include "engine/server/http/tls.h"
 #include "vm/base/error.h"
 
 namespace serval::server {
@@ -87,8 +88,10 @@ bool HttpServer::Impl::close_idle_spare() {
   return true;
 }
 
-// Answers 503 without waiting for a request or for the socket: too many connections are open already.
+// Answers 503 without waiting for a request or for the socket: too many connections are open already. A
+// client that expects TLS could not read it: its connection just closes.
 void HttpServer::Impl::reject(tcp::socket socket) const {
+  if (context.tls != nullptr) return;
   const HttpResponse response = context.refusal(503, "too many connections are open; try again later");
   const std::string bytes =
       head_of(response,
@@ -107,11 +110,12 @@ void HttpServer::Impl::check_time() {
 }
 
 HttpServer::HttpServer(Loop& loop, const HttpLimits& limits, HttpHandler handler, HttpRefusal refusal,
-                       const std::string& cors)
+                       const std::string& cors, const TlsFiles& tls)
     : impl_(std::make_shared<Impl>(loop, ConnectionContext{.limits = limits,
                                                            .handler = std::move(handler),
                                                            .refusal = std::move(refusal),
-                                                           .cors = Cors(cors)})) {
+                                                           .cors = Cors(cors),
+                                                           .tls = make_tls_context(tls)})) {
   loop.every(kTick, [self = std::weak_ptr(impl_)] {
     if (const auto server = self.lock()) server->check_time();
   });

@@ -8,6 +8,7 @@
 #include "engine/server/http/exchange.h"
 #include "engine/server/http/limits.h"
 #include "engine/server/http/loop.h"
+#include "engine/server/http/tls_files.h"
 
 namespace serval::server {
 
@@ -18,12 +19,14 @@ using HttpRefusal = std::function<HttpResponse(int status, const std::string& wh
 // is answered with 400 (not HTTP), 408 (too slow), 413 (body too long), 415 (compressed body), 431 (headers
 // too long), 501 (a transfer encoding other than chunked) or 503 (too many connections), and its connection
 // is closed. A few spare connections are accepted beyond the limit; their requests have `beyond_limit` set.
-// Every answer has the header X-Request-Id: the client's, the handler's, or a new one.
+// Every answer has the header X-Request-Id: the client's, the handler's, or a new one. With TLS, a client
+// that sends plain HTTP gets 400 without TLS.
 class HttpServer {
  public:
-  // `cors`: the origin whose pages may send requests (http/cors.h); empty: only the server's own.
+  // `cors`: the origin whose pages may send requests (http/cors.h); empty: only the server's own. Throws
+  // Error(kRuntime) if the files of TLS cannot be used.
   HttpServer(Loop& loop, const HttpLimits& limits, HttpHandler handler, HttpRefusal refusal,
-             const std::string& cors = {});
+             const std::string& cors = {}, const TlsFiles& tls = {});
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
   ~HttpServer();

@@ -14,11 +14,12 @@ struct HttpLimits {
   // Bytes of an answer that the client has not read; with more, its connection is closed.
   size_t backlog_bytes = size_t{8} << 20;
   size_t connections = 2048;
-  size_t spare_connections = 16;             // beyond `connections`; they serve only paths such as /health
-  std::chrono::milliseconds idle{75'000};    // between two requests
-  std::chrono::milliseconds header{10'000};  // from a request's first byte to the end of its headers
-  std::chrono::milliseconds body{30'000};    // from the end of the headers to the end of the body
-  std::chrono::milliseconds write{60'000};   // without progress in sending to the client
+  size_t spare_connections = 16;                // beyond `connections`; they serve only paths such as /health
+  std::chrono::milliseconds handshake{10'000};  // of TLS
+  std::chrono::milliseconds idle{75'000};       // between two requests
+  std::chrono::milliseconds header{10'000};     // from a request's first byte to the end of its headers
+  std::chrono::milliseconds body{30'000};       // from the end of the headers to the end of the body
+  std::chrono::milliseconds write{60'000};      // without progress in sending to the client
   // From when the client closes its sending side until the server checks that it still reads.
   std::chrono::milliseconds half_closed{1'000};
   std::chrono::milliseconds linger{2'000};  // after the last answer, input is read and dropped for so long

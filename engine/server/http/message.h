@@ -12,6 +12,8 @@ struct HttpRequest {
   std::string target;         // as sent; see read_target()
   std::string authorization;  // the header's value; empty: none
   std::string body;
+  std::string api_key = {};            // X-Api-Key; empty: none
+  std::string anthropic_version = {};  // Anthropic-Version; empty: none
   std::string request_id = {};         // X-Request-Id; empty: none
   std::string origin = {};             // Origin
   bool has_requested_method = false;   // has Access-Control-Request-Method

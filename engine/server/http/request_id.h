@@ -7,6 +7,7 @@
 namespace serval::server {
 
 inline constexpr const char* kRequestIdHeader = "X-Request-Id";
+inline constexpr const char* kAnthropicIdHeader = "request-id";  // where clients of Anthropic's API look
 
 // True if `text` is 1 to 128 printable ASCII characters without spaces.
 bool is_request_id(std::string_view text);

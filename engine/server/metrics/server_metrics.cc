@@ -1,5 +1,7 @@
 #include "engine/server/metrics/server_metrics.h"
 
+#include "engine/server/metrics/process_stats.h"
+
 namespace serval::server {
 namespace {
 
@@ -37,6 +39,22 @@ void write_engine(MetricsText& text, const EngineStats& engine) {
   text.counter("serval:launches_total", "Launches of one or more passes.", count(engine.launches));
   text.counter("serval:launch_gap_seconds_total", "Time between launches that followed each other at once.",
                engine.gap_ms * kMilliseconds);
+}
+
+// Has no labels, as in Prometheus' client libraries.
+std::string process_text() {
+  const auto process = read_process_stats();
+  if (!process) return {};
+  MetricsText text(MetricsText::Labels{});
+  text.counter("process_cpu_seconds_total", "CPU time of the process, user and system, in seconds.",
+               process->cpu_seconds);
+  text.gauge("process_open_fds", "Open file descriptors.", count(process->open_files));
+  text.gauge("process_max_fds", "Limit of open file descriptors.", count(process->max_files));
+  text.gauge("process_virtual_memory_bytes", "Virtual memory in bytes.", count(process->virtual_bytes));
+  text.gauge("process_resident_memory_bytes", "Resident memory in bytes.", count(process->resident_bytes));
+  text.gauge("process_start_time_seconds", "When the process has started, in seconds since 1970.",
+             process->start_time);
+  return text.take();
 }
 
 }  // namespace
@@ -79,7 +97,7 @@ std::string ServerMetrics::text(const std::string& model, const Now& now) const 
                  queue_);
   text.histogram("serval:request_prompt_tokens", "Tokens of a request's prompts.", prompt_tokens_);
   text.histogram("serval:request_generation_tokens", "Tokens of a request's answers.", completion_tokens_);
-  return text.take();
+  return text.take() + process_text();
 }
 
 }  // namespace serval::server

@@ -70,11 +70,15 @@ ApiKeys ApiKeys::read(const std::filesystem::path& path) {
   return keys;
 }
 
-// Compares with all keys, so that the time does not show which key matches.
 const std::string* ApiKeys::name_of(std::string_view authorization) const {
   if (keys_.empty()) return &kAnonymous;
   if (!is_scheme(authorization.substr(0, kScheme.size()))) return nullptr;
-  const std::string_view given = authorization.substr(kScheme.size());
+  return name_of_key(authorization.substr(kScheme.size()));
+}
+
+// Compares with all keys, so that the time does not show which key matches.
+const std::string* ApiKeys::name_of_key(std::string_view given) const {
+  if (keys_.empty()) return &kAnonymous;
   const std::string* name = nullptr;
   for (const Key& key : keys_) {
     if (equal_in_constant_time(given, key.key)) name = &key.name;

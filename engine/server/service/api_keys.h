@@ -1,4 +1,4 @@
-// API keys, which clients send as "Authorization: Bearer KEY".
+// API keys, which clients send as "Authorization: Bearer KEY" or "X-Api-Key: KEY".
 #pragma once
 
 #include <filesystem>
@@ -29,6 +29,8 @@ class ApiKeys {
   // The name of the key in the header's value `authorization`; null if it is not one of the keys. Without
   // keys, always "anonymous".
   const std::string* name_of(std::string_view authorization) const;
+  // The same for a key itself, as the header X-Api-Key has it.
+  const std::string* name_of_key(std::string_view key) const;
 
  private:
   std::vector<Key> keys_;

@@ -100,9 +100,24 @@ void check_length(const std::vector<int32_t>& ids, const std::string& name, cons
   for (const int32_t id : ids) check_id(id, name, info);
 }
 
+// Applies `truncate_prompt_tokens`. Returns whether it left tokens out.
+bool truncate(std::vector<int32_t>& ids, const TextRequest& text, const ModelInfo& info) {
+  constexpr const char* kName = "truncate_prompt_tokens";
+  const int asked = text.truncate_prompt_tokens;
+  if (asked == 0) return false;
+  if (asked >= info.context)
+    refuse_parameter(kName, fmt::format("{}; limit: {} (context {})", asked, info.context - 1, info.context));
+  const int answer = std::clamp(text.request.max_tokens, 1, info.context - 1);
+  const auto kept = static_cast<size_t>(asked > 0 ? asked : info.context - answer);
+  if (ids.size() <= kept) return false;
+  ids.erase(ids.begin(), ids.end() - static_cast<std::ptrdiff_t>(kept));
+  return true;
+}
+
 const char* name_of_prompt(TextPath path) {
   switch (path) {
     case TextPath::kChat:
+    case TextPath::kMessages:
       return "messages";
     case TextPath::kResponses:
       return "input";
@@ -112,6 +127,11 @@ const char* name_of_prompt(TextPath path) {
   return "prompt";
 }
 
+const char* name_of_format(TextPath path) {
+  if (path == TextPath::kMessages) return "output_config.format";
+  return path == TextPath::kResponses ? "text.format" : "response_format";
+}
+
 // Compiles the format on the worker's thread. The engine then finds it in its cache.
 void compile_format(const Engine& engine, const Request& request, TextPath path) {
   try {
@@ -119,7 +139,7 @@ void compile_format(const Engine& engine, const Request& request, TextPath path)
   } catch (const Error& error) {
     const std::string line = error.what(), tools = "tools: ";
     if (line.starts_with(tools)) refuse_parameter("tools", line.substr(tools.size()));
-    refuse_parameter(path == TextPath::kResponses ? "text.format" : "response_format", line);
+    refuse_parameter(name_of_format(path), line);
   }
 }
 
@@ -160,7 +180,7 @@ Reasoning reasoning_of(const Engine& engine, const TextRequest& text, const std:
 void set_reasoning(TextRequest& text, Reasoning reasoning, ReasoningFormat format) {
   Request& request = text.request;
   if (request.max_reasoning_tokens >= 0 && format == ReasoningFormat::kNone)
-    refuse_parameter("max_reasoning_tokens",
+    refuse_parameter(text.path == TextPath::kMessages ? "thinking" : "max_reasoning_tokens",
                      "this model's chat template shows no reasoning; the server can be told it with "
                      "--reasoning-parser");
   request.reasoning = reasoning;
@@ -205,9 +225,12 @@ EncodedRequest encode(const Engine& engine, TextRequest text, const AnswerFormat
   for (const Prompt& prompt : encoded.text.prompts) {
     const PromptOptions options{{asked.special, asked.add_special_tokens}, asked.chat, formats};
     ids.push_back(encode_prompt(engine, prompt, options, name));
-    check_length(ids.back(), name, engine.info());
+    const bool is_truncated = truncate(ids.back(), encoded.text, engine.info());
+    if (!encoded.text.counts_only) check_length(ids.back(), name, engine.info());
     const Echo echo{engine, !asked.skip_special_tokens};
-    encoded.echoes.push_back(encoded.text.echo ? std::visit(echo, prompt) : std::string());
+    encoded.echoes.push_back(!encoded.text.echo ? std::string()
+                             : is_truncated     ? echo(ids.back())
+                                                : std::visit(echo, prompt));
   }
   set_reasoning(encoded.text, reasoning_of(engine, encoded.text, ids.front(), formats.reasoning),
                 formats.reasoning);
@@ -220,6 +243,9 @@ EncodedRequest encode(const Engine& engine, TextRequest text, const AnswerFormat
         static_cast<uint32_t>(encoded.prompts.size()) * static_cast<uint32_t>(request.n);
     request.prompt_ids = std::move(prompt_ids);
     encoded.prompts.push_back(std::move(request));
+  }
+  if (encoded.text.return_token_ids || encoded.text.path == TextPath::kMessages) {
+    for (const Request& request : encoded.prompts) encoded.text.prompt_ids.push_back(request.prompt_ids);
   }
   encoded.text.prompts.clear();
   return encoded;

@@ -1,6 +1,8 @@
 #include "engine/server/service/generation.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <utility>
 
 #include "engine/server/http/request_id.h"
@@ -34,9 +36,16 @@ ApiError error_of(const Response& response) {
 // Clients skip comment lines (html.spec.whatwg.org, "server-sent events").
 constexpr std::string_view kComment = ": the answer is being made\n\n";
 
-HttpResponse stream_head(const std::string& id) {
-  return {.content_type = "text/event-stream; charset=utf-8",
-          .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}, {kRequestIdHeader, id}}};
+HttpHeaders id_headers(const std::string& id, TextPath path) {
+  HttpHeaders headers = {{kRequestIdHeader, id}};
+  if (path == TextPath::kMessages) headers.emplace_back(kAnthropicIdHeader, id);
+  return headers;
+}
+
+HttpResponse stream_head(const std::string& id, TextPath path) {
+  HttpHeaders headers = id_headers(id, path);
+  headers.insert(headers.begin(), {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}});
+  return {.content_type = "text/event-stream; charset=utf-8", .headers = std::move(headers)};
 }
 
 size_t count_characters(std::string_view utf8) {
@@ -117,6 +126,10 @@ void Generation::on_token(size_t index, const TokenEvent& token) {
   answer.last_token = now;
   if (record_.first_token_s == 0) record_.first_token_s = seconds_since(arrival_.at);
   ++usage_.completion_tokens;
+  ++answer.tokens;
+  answer.log_probability += token.log_probability;
+  answer.last_id = token.token;
+  if (request_.text.return_token_ids) answer.unsent_ids.push_back(token.token);
   if (request_.text.logprobs && !ends_text(token)) add_logprob(answer, token);
   if (answer.pieces.counts_tokens())
     answer.pieces.count(engine_->token_bytes(token.token, true).value_or(""));
@@ -138,9 +151,11 @@ void Generation::deliver(size_t index, std::vector<Piece> pieces) {
 
 // True if the token ends the answer and is not part of its text.
 bool Generation::ends_text(const TokenEvent& token) const {
-  const std::vector<int32_t>& own = request_.text.request.stop_token_ids;
-  return token.finish == Finish::kEos ||
-         (token.finish == Finish::kStop && std::ranges::find(own, token.token) != own.end());
+  const Request& asked = request_.text.request;
+  const std::vector<int32_t>& own = asked.stop_token_ids;
+  if (token.finish == Finish::kEos) return !asked.include_stop_in_text || asked.skip_special_tokens;
+  return token.finish == Finish::kStop && !asked.include_stop_in_text &&
+         std::ranges::find(own, token.token) != own.end();
 }
 
 void Generation::set_logprob_flags(Piece& piece) const {
@@ -178,7 +193,7 @@ std::vector<TokenLogprob> Generation::take_logprobs(Answer& answer, bool all) {
 void Generation::begin_stream() {
   if (std::exchange(streaming_, true)) return;
   last_sent_ = Clock::now();
-  arrival_.exchange->begin_stream(stream_head(record_.request_id));
+  arrival_.exchange->begin_stream(stream_head(record_.request_id, request_.text.path));
 }
 
 // Sends the answer's first event and, with `echo`, the prompt.
@@ -204,6 +219,7 @@ void Generation::send(size_t index, Piece piece) {
     const bool all = !piece.finish_reason.empty() && !answers_[index].stopped;
     piece.logprobs = take_logprobs(answers_[index], all);
   }
+  if (request_.text.return_token_ids) piece.token_ids = std::exchange(answers_[index].unsent_ids, {});
   write(writer_->piece(index, piece));
 }
 
@@ -230,13 +246,43 @@ void Generation::on_finish(size_t prompt, size_t index, const Response& response
   last_reason_ = reason_of(response.finish);
   const bool calls = last_reason_ == "stop" && answer.pieces.has_calls();
   const std::string shown_reason = calls ? "tool_calls" : last_reason_;
+  StopReason stop_reason;
+  if (!response.stop.empty())
+    stop_reason = response.stop;
+  else if (answer.stopped)
+    stop_reason = answer.last_id;
   if (request_.text.stream) {
     begin(index);
-    send(index, {.finish_reason = shown_reason});
+    send(index, {.finish_reason = shown_reason, .stop_reason = std::move(stop_reason)});
   } else {
     answer.whole.finish_reason = shown_reason;
+    answer.whole.stop_reason = std::move(stop_reason);
   }
   if (unfinished_ == 0 && !ended_) complete();
+}
+
+// The indices of the answers to return: the likeliest first, or all in their order.
+std::vector<size_t> Generation::best_answers(size_t prompt) const {
+  std::vector<size_t> indices(static_cast<size_t>(request_.text.request.n));
+  std::iota(indices.begin(), indices.end(), index_of(prompt, 0));
+  const auto returned = static_cast<size_t>(request_.text.answers);
+  if (returned == indices.size()) return indices;
+  std::ranges::stable_sort(indices, std::greater<>(), [this](size_t index) {
+    const Answer& answer = answers_[index];
+    return answer.log_probability / static_cast<double>(std::max<size_t>(answer.tokens, 1));
+  });
+  indices.resize(returned);
+  return indices;
+}
+
+void Generation::add_whole(size_t index, std::vector<Piece>& choices) {
+  Answer& answer = answers_[index];
+  Piece& whole = answer.whole;
+  set_logprob_flags(whole);
+  whole.logprobs = take_logprobs(answer, !answer.stopped);
+  if (request_.text.return_token_ids) whole.token_ids = std::move(answer.unsent_ids);
+  whole.text.insert(0, request_.echoes[index / static_cast<size_t>(request_.text.request.n)]);
+  choices.push_back(std::move(whole));
 }
 
 void Generation::complete() {
@@ -246,15 +292,11 @@ void Generation::complete() {
     exchange.end_stream();
   } else {
     std::vector<Piece> choices;
-    for (size_t i = 0; i < answers_.size(); ++i) {
-      Piece& whole = answers_[i].whole;
-      set_logprob_flags(whole);
-      whole.logprobs = take_logprobs(answers_[i], !answers_[i].stopped);
-      whole.text.insert(0, request_.echoes[i / static_cast<size_t>(request_.text.request.n)]);
-      choices.push_back(std::move(whole));
+    for (size_t prompt = 0; prompt < request_.prompts.size(); ++prompt) {
+      for (const size_t index : best_answers(prompt)) add_whole(index, choices);
     }
-    exchange.respond(
-        {.headers = {{kRequestIdHeader, record_.request_id}}, .body = writer_->complete(choices, usage_)});
+    exchange.respond({.headers = id_headers(record_.request_id, request_.text.path),
+                      .body = writer_->complete(choices, usage_)});
   }
   end(last_reason_);
 }
@@ -262,13 +304,13 @@ void Generation::complete() {
 void Generation::fail(const ApiError& error) {
   if (ended_) return;
   if (streaming_) {
-    arrival_.exchange->write(event_of(error_json(error)));
+    arrival_.exchange->write(writer_->error(error));
     arrival_.exchange->end_stream();
   } else {
     record_.status = error.status;
-    HttpResponse response = error_response(error);
-    response.headers.emplace_back(kRequestIdHeader, record_.request_id);
-    arrival_.exchange->respond(response);
+    const bool is_message = request_.text.path == TextPath::kMessages;
+    arrival_.exchange->respond(
+        error_response(error, is_message ? ApiStyle::kAnthropic : ApiStyle::kOpenAi, record_.request_id));
   }
   end(error.code);
 }

@@ -77,6 +77,10 @@ class Generation final : public EventTarget, public std::enable_shared_from_this
     size_t token_characters = 0;            // complete characters of all tokens
     size_t text_characters = 0;             // characters of the text that the engine has delivered
     std::optional<Clock::time_point> last_token = {};
+    double log_probability = 0;            // sum of its tokens'
+    size_t tokens = 0;                     // number of tokens
+    int32_t last_id = 0;                   // of the last token
+    std::vector<int32_t> unsent_ids = {};  // for return_token_ids
     bool begun = false, finished = false;
     bool stopped = false;  // by a stop string or one of the request's stop tokens
   };
@@ -94,6 +98,8 @@ class Generation final : public EventTarget, public std::enable_shared_from_this
   void add_logprob(Answer& answer, const TokenEvent& token);
   static std::vector<TokenLogprob> take_logprobs(Answer& answer, bool all);
   void send(size_t index, Piece piece);
+  void add_whole(size_t index, std::vector<Piece>& choices);
+  std::vector<size_t> best_answers(size_t prompt) const;
   void complete();
   void on_disconnect();
   void end(const std::string& reason);

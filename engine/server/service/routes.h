@@ -18,6 +18,8 @@ enum class Action {
   kCompletions,
   kChat,
   kResponses,
+  kMessages,
+  kCountTokens,
   kTokenize,
   kDetokenize
 };

@@ -6,6 +6,7 @@
 #include "fmt/format.h"
 
 #include "engine/server/api/json_text.h"
+#include "engine/server/api/message_request.h"
 #include "engine/server/api/token_requests.h"
 #include "engine/server/http/request_id.h"
 #include "engine/server/http/target.h"
@@ -21,6 +22,7 @@ namespace {
 
 using Clock = Generation::Clock;
 
+constexpr const char* kMessagesPath = "/v1/messages";
 constexpr std::chrono::milliseconds kTick{100};
 constexpr std::chrono::milliseconds kRedNotice{1000};  // how long /health says "red" before the server ends
 
@@ -32,6 +34,7 @@ int64_t unix_seconds() {
 std::string new_answer_id(TextPath path) {
   return new_request_id(path == TextPath::kChat        ? "chatcmpl-"
                         : path == TextPath::kResponses ? "resp_"
+                        : path == TextPath::kMessages  ? "msg_"
                                                        : "cmpl-");
 }
 
@@ -47,18 +50,41 @@ Target target_of(const HttpRequest& request) {
                  shown(request.target) + ": expected a path, with %XX where it is encoded");
 }
 
+// The answer to a request that has failed before it was queued, in the form of the API that its path belongs
+// to.
+HttpResponse error_answer(const HttpRequest& request, const ApiError& error) {
+  const auto target = read_target(request.target);
+  if (!target || !target->path.starts_with(kMessagesPath)) return error_response(error);
+  return error_response(error, ApiStyle::kAnthropic,
+                        request.request_id.empty() ? new_request_id() : request.request_id);
+}
+
 // The text that `call` returns, or the answer to the error that it throws.
 template <typename Call>
-HttpResponse answer_of(Call&& call) {
+HttpResponse answer_of(const HttpRequest& request, Call&& call) {
   try {
     return {.body = call()};
   } catch (const ApiError& error) {
-    return error_response(error);
+    return error_answer(request, error);
   } catch (const Error& error) {
-    return error_response(engine_error(error.kind(), error.what()));
+    return error_answer(request, engine_error(error.kind(), error.what()));
   } catch (const std::exception& error) {
-    return error_response(ApiError(500, "internal_error", error.what()));
+    return error_answer(request, ApiError(500, "internal_error", error.what()));
   }
+}
+
+// Clients of Anthropic's API name the version that they speak.
+void check_anthropic_version(const HttpRequest& request) {
+  constexpr const char* kVersion = "2023-06-01";
+  if (request.anthropic_version.empty() || request.anthropic_version == kVersion) return;
+  throw ApiError(
+      400, "invalid_value",
+      fmt::format("anthropic-version: {}; expected {}", shown(request.anthropic_version), kVersion),
+      "anthropic-version");
+}
+
+std::string counted(const Engine& engine, TextRequest request, const AnswerFormats& formats) {
+  return count_answer(encode(engine, std::move(request), formats).text.prompt_ids.front().size());
 }
 
 std::string tokenized(const Engine& engine, const TokenizeRequest& request, const AnswerFormats& formats) {
@@ -120,7 +146,7 @@ HttpHandler Service::handler() {
       handle(exchange);
     } catch (const ApiError& error) {
       metrics_.refuse(error.status);
-      exchange->respond(error_response(error));
+      exchange->respond(error_answer(exchange->request(), error));
     }
   };
 }
@@ -135,9 +161,11 @@ void Service::handle(const std::shared_ptr<Exchange>& exchange) {
     throw error;
   }
   const std::string* key = options_.keys.name_of(request.authorization);
+  if (key == nullptr && !request.api_key.empty()) key = options_.keys.name_of_key(request.api_key);
   if (route.needs_key && key == nullptr)
-    throw ApiError(401, "invalid_api_key",
-                   "expected the header Authorization: Bearer KEY, with a key of this server");
+    throw ApiError(
+        401, "invalid_api_key",
+        "expected the header Authorization: Bearer KEY, or x-api-key: KEY, with a key of this server");
   check_method(route, request.method);
   switch (route.action) {
     case Action::kPage:
@@ -162,6 +190,14 @@ void Service::handle(const std::shared_ptr<Exchange>& exchange) {
       return take_text(exchange, TextPath::kChat, path, *key);
     case Action::kResponses:
       return take_text(exchange, TextPath::kResponses, path, *key);
+    case Action::kMessages:
+      check_anthropic_version(request);
+      return take_text(exchange, TextPath::kMessages, path, *key);
+    case Action::kCountTokens:
+      check_anthropic_version(request);
+      return answer_on_worker(exchange, [exchange, engine = engine_, defaults = defaults_, formats = formats_] {
+        return counted(*engine, parse_count_request(exchange->request().body, defaults), formats);
+      });
     case Action::kTokenize:
       return answer_on_worker(
           exchange, [exchange, engine = engine_, defaults = defaults_, formats = formats_] {
@@ -207,7 +243,7 @@ void Service::take_text(const std::shared_ptr<Exchange>& exchange, TextPath path
   workers_.run([this, path, arrival = std::move(arrival), engine = engine_, defaults = defaults_,
                 formats = formats_]() mutable {
     const auto encoded = std::make_shared<EncodedRequest>();
-    HttpResponse refused = answer_of([&] {
+    HttpResponse refused = answer_of(arrival.exchange->request(), [&] {
       *encoded =
           encode(*engine, parse_text_request(arrival.exchange->request().body, path, defaults), formats);
       return std::string();
@@ -241,7 +277,7 @@ void Service::on_end(Generation& generation) {
 void Service::answer_on_worker(std::shared_ptr<Exchange> exchange, std::function<std::string()> answer) {
   status_.check_serving();
   workers_.run([this, exchange = std::move(exchange), answer = std::move(answer)]() mutable {
-    HttpResponse response = answer_of(answer);
+    HttpResponse response = answer_of(exchange->request(), answer);
     answer = {};
     loop_.post(
         [exchange = std::move(exchange), response = std::move(response)] { exchange->respond(response); });
