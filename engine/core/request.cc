@@ -65,11 +65,12 @@ void check_stop_strings(const std::vector<std::string>& stops) {
   for (size_t i = 0; i < stops.size(); ++i) check_stop_string(i, stops[i]);
 }
 
-void check_json(const Request& request) {
-  if (!request.json_object && request.json_schema.empty()) return;
-  const char* name = request.json_object ? "json_object" : "json_schema";
-  if (request.json_object && !request.json_schema.empty())
-    refuse("json_object and json_schema: set either, not both");
+void check_format(const Request& request) {
+  const std::optional<grammar::Format> format = format_of(request);
+  if (!format) return;
+  const char* name = grammar::name_of(format->kind);
+  if (!is_utf8(format->text) || !std::ranges::all_of(format->choices, is_utf8))
+    refuse(fmt::format("{}: not UTF-8", name));
   if (request.min_tokens > 0) refuse(fmt::format("{}: not with min_tokens; set either, not both", name));
   if (request.ignore_eos) refuse(fmt::format("{}: not with ignore_eos; set either, not both", name));
 }
@@ -100,6 +101,22 @@ void check_messages(std::span<const ChatMessage> messages) {
   }
 }
 
+std::optional<grammar::Format> format_of(const Request& request) {
+  using enum grammar::FormatKind;
+  std::vector<grammar::Format> formats;
+  if (request.json_object) formats.push_back({.kind = kJsonObject});
+  if (!request.json_schema.empty()) formats.push_back({.kind = kJsonSchema, .text = request.json_schema});
+  if (!request.regex.empty()) formats.push_back({.kind = kRegex, .text = request.regex});
+  if (!request.choice.empty()) formats.push_back({.kind = kChoice, .choices = request.choice});
+  if (!request.grammar.empty()) formats.push_back({.kind = kGbnf, .text = request.grammar});
+  if (formats.empty()) return std::nullopt;
+  if (formats.size() > 1) {
+    refuse(fmt::format("{} and {}: set either, not both", grammar::name_of(formats[0].kind),
+                       grammar::name_of(formats[1].kind)));
+  }
+  return std::move(formats.front());
+}
+
 bool PreparedRequest::is_own_stop_token(int32_t token) const {
   const auto own = stop_tokens.begin() + static_cast<std::ptrdiff_t>(model_stop_tokens);
   return std::find(own, stop_tokens.end(), token) != stop_tokens.end() &&
@@ -119,7 +136,7 @@ void check_request(const Request& request) {
   check_range("min_tokens", sampling_range::kMinTokens, request.min_tokens);
   if (request.max_tokens >= 0 && request.min_tokens > request.max_tokens)
     refuse(fmt::format("min_tokens: {}; limit: max_tokens ({})", request.min_tokens, request.max_tokens));
-  check_json(request);
+  check_format(request);
   check_range("top_logprobs", sampling_range::kTopLogprobs, request.top_logprobs);
   check_stop_strings(request.stop);
   require(request.n >= 1 && request.n <= RequestLimits::kMaxAnswers, "n", request.n, "1 to 128");

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "engine/grammar/json_schema.h"
-
 namespace serval::grammar {
 
 std::shared_ptr<const TokenTrie> Constraints::trie() {
@@ -12,20 +10,20 @@ std::shared_ptr<const TokenTrie> Constraints::trie() {
   return trie_;
 }
 
-std::shared_ptr<Constraint> Constraints::of_schema(const std::string& schema) {
+std::shared_ptr<Constraint> Constraints::of_format(const Format& format) {
+  const std::string key = key_of(format);
   {
     const std::lock_guard lock(mutex_);
-    const auto known = std::ranges::find(kept_, schema, [](const auto& entry) { return entry.first; });
+    const auto known = std::ranges::find(kept_, key, [](const auto& entry) { return entry.first; });
     if (known != kept_.end()) {
       kept_.splice(kept_.begin(), kept_, known);
       return known->second;
     }
   }
-  Grammar grammar = schema.empty() ? json_object_grammar() : compile_json_schema(schema);
-  auto constraint = std::make_shared<Constraint>(std::move(grammar), trie());
+  auto constraint = std::make_shared<Constraint>(compile_format(format), trie());
   constraint->precompute_masks();
   const std::lock_guard lock(mutex_);
-  kept_.emplace_front(schema, constraint);
+  kept_.emplace_front(key, constraint);
   if (kept_.size() > kMaxKept) kept_.pop_back();
   return constraint;
 }

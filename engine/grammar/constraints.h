@@ -1,4 +1,4 @@
-// A cache of an engine's constraints, by schema.
+// A cache of an engine's constraints, by format.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "engine/grammar/constraint.h"
+#include "engine/grammar/format.h"
 #include "engine/grammar/token_trie.h"
 
 namespace serval::grammar {
@@ -18,13 +19,13 @@ namespace serval::grammar {
 // Keeps the 16 most recently used constraints. Thread-safe.
 class Constraints {
  public:
-  // Parameters of TokenTrie. Calls `bytes_of` on the thread of the first of_schema().
+  // Parameters of TokenTrie. Calls `bytes_of` on the thread of the first of_format().
   Constraints(uint32_t vocab, std::function<std::optional<std::string>(int32_t)> bytes_of)
       : vocab_(vocab), bytes_of_(std::move(bytes_of)) {}
 
-  // The constraint to valid values of `schema`; to any JSON object if `schema` is empty. Throws as
-  // compile_json_schema() does.
-  std::shared_ptr<Constraint> of_schema(const std::string& schema);
+  // The constraint to texts of a format. Throws as compile_format() does, and if the tokens of the model
+  // cannot spell any of the texts.
+  std::shared_ptr<Constraint> of_format(const Format& format);
 
  private:
   static constexpr size_t kMaxKept = 16;

@@ -70,16 +70,18 @@ std::vector<int32_t> Engine::Impl::prompt_of(const Request& request) const {
 }
 
 std::shared_ptr<grammar::Constraint> Engine::Impl::constraint_of(const Request& request) {
-  if (!request.json_object && request.json_schema.empty()) return nullptr;
-  return constraints.of_schema(request.json_schema);
+  const std::optional<grammar::Format> format = format_of(request);
+  return format ? constraints.of_format(*format) : nullptr;
 }
 
 PreparedRequest Engine::Impl::prepare(const Request& request) {
   check_request(request);
   PreparedRequest prepared = prepare_request(request, prompt_of(request), limits);
   prepared.constraint = constraint_of(request);
-  if (prepared.constraint && prepared.stop_tokens.empty())
-    throw Error(ErrorKind::kUsage, "json_object, json_schema: the model has no token that ends a text");
+  if (prepared.constraint && prepared.stop_tokens.empty()) {
+    throw Error(ErrorKind::kUsage, fmt::format("{}: the model has no token that ends a text",
+                                               grammar::name_of(format_of(request)->kind)));
+  }
   return prepared;
 }
 
@@ -131,7 +133,7 @@ EngineStats Engine::stats() const {
   return impl_->core.stats();
 }
 
-void Engine::compile_json(const Request& request) const {
+void Engine::compile_constraint(const Request& request) const {
   impl_->constraint_of(request);
 }
 

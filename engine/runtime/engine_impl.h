@@ -35,7 +35,7 @@ struct Engine::Impl {
   std::vector<PreparedRequest> prepare(std::span<const Request> requests);
   // A request with a single answer.
   PreparedRequest prepare_single(const Request& request);
-  // The constraint on the request's text; null: none. Throws Error(kUsage) for a schema that is not
+  // The constraint on the request's text; null: none. Throws Error(kUsage) for a format that is not
   // supported.
   std::shared_ptr<grammar::Constraint> constraint_of(const Request& request);
 

@@ -109,6 +109,22 @@ TEST(Request, RefusesAMinimumOfTokensThatCannotBe) {
   EXPECT_EQ(prepare_request({.min_tokens = 1 << 30}, {1}, kLimits).min_tokens, 63u);
 }
 
+TEST(Request, HasOneFormat) {
+  EXPECT_EQ(refusal_with([](Request& r) { r.regex = "a"; }), "accepted");
+  EXPECT_EQ(refusal_with([](Request& r) { r.choice = {"a", ""}; }), "accepted");
+  EXPECT_EQ(refusal_with([](Request& r) { r.grammar = "root ::= \"a\""; }), "accepted");
+  EXPECT_EQ(refusal_with([](Request& r) { r.regex = "a", r.grammar = "b"; }),
+            "regex and grammar: set either, not both");
+  EXPECT_EQ(refusal_with([](Request& r) { r.json_object = true, r.choice = {"a"}; }),
+            "json_object and choice: set either, not both");
+  EXPECT_EQ(refusal_with([](Request& r) { r.grammar = "\xff"; }), "grammar: not UTF-8");
+  EXPECT_EQ(refusal_with([](Request& r) { r.choice = {"a", "\xff"}; }), "choice: not UTF-8");
+  EXPECT_EQ(refusal_with([](Request& r) { r.choice = {"a"}, r.min_tokens = 3; }),
+            "choice: not with min_tokens; set either, not both");
+  EXPECT_EQ(refusal_with([](Request& r) { r.grammar = "a", r.ignore_eos = true; }),
+            "grammar: not with ignore_eos; set either, not both");
+}
+
 TEST(Request, IsOfOneKindOfJson) {
   EXPECT_EQ(refusal_with([](Request& r) { r.json_object = true; }), "accepted");
   EXPECT_EQ(refusal_with([](Request& r) { r.json_schema = "{}"; }), "accepted");

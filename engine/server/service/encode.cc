@@ -65,7 +65,7 @@ const char* name_of_prompt(TextPath path) {
 // Compiles the format on the worker's thread. The engine then finds it in its cache.
 void compile_format(const Engine& engine, const Request& request, TextPath path) {
   try {
-    engine.compile_json(request);
+    engine.compile_constraint(request);
   } catch (const Error& error) {
     refuse_parameter(path == TextPath::kResponses ? "text.format" : "response_format", error.what());
   }
