@@ -41,6 +41,30 @@ std::vector<Parameter> sampling_parameters() {
   };
 }
 
+std::vector<Parameter> format_parameters() {
+  return {
+      {"response_format", kYes, kYes, "object", "`{\"type\": \"text\"}`",
+       "`type` is `text`, `json_object` or `json_schema`; not with `min_tokens` or `ignore_eos`",
+       "the text is JSON: any object, or valid under `json_schema.schema` ([below](#json-output))"},
+      {"structured_outputs", kYes, kYes, "object", "none",
+       "one of `json`, `regex`, `choice`, `grammar` and `json_object`; not with `response_format`, "
+       "`min_tokens` or `ignore_eos`",
+       "the format of the text, as vLLM's ([below](#other-formats))"},
+      {"guided_json", kYes, kYes, "object or string", "none", "as `structured_outputs`",
+       "`structured_outputs.json`: a JSON schema"},
+      {"guided_regex", kYes, kYes, "string", "none", "as `structured_outputs`",
+       "`structured_outputs.regex`: an expression that the whole text matches"},
+      {"guided_choice", kYes, kYes, "array of strings", "none", "as `structured_outputs`",
+       "`structured_outputs.choice`: the text is one of these"},
+      {"guided_grammar", kYes, kYes, "string", "none", "as `structured_outputs`",
+       "`structured_outputs.grammar`: a grammar in GBNF ([grammars.md](grammars.md))"},
+      {"grammar", kYes, kYes, "string", "none", "as `structured_outputs`",
+       "llama.cpp's name of `guided_grammar`; an empty one is none"},
+      {"json_schema", kYes, kYes, "object or string", "none", "as `structured_outputs`",
+       "llama.cpp's name of `guided_json`"},
+  };
+}
+
 std::vector<Parameter> make_parameters() {
   using namespace api_limit;
   const std::string names = fmt::format("{} bytes", kNameBytes);
@@ -78,9 +102,6 @@ std::vector<Parameter> make_parameters() {
       {"ignore_eos", kYes, kYes, "boolean", "false", "", "continues after an end-of-text token"},
       {"skip_special_tokens", kYes, kYes, "boolean", "true", "",
        "leaves control tokens out of the text; false: includes them, except the one that ends it"},
-      {"response_format", kYes, kYes, "object", "`{\"type\": \"text\"}`",
-       "`type` is `text`, `json_object` or `json_schema`; not with `min_tokens` or `ignore_eos`",
-       "the text is JSON: any object, or valid under `json_schema.schema` ([below](#json-output))"},
       {"logprobs", kYes, kYes, "completions: integer; chat: boolean", "none",
        fmt::format("{}; `true`", sampling_range::kTopLogprobs.text()),
        "log probabilities of the answer's tokens and, at each position, of this many likeliest tokens, from "
@@ -95,9 +116,11 @@ std::vector<Parameter> make_parameters() {
        "smaller values are served first"},
       {"user", kYes, kYes, "string", "none", names, "appears in the request's log line"},
   };
-  const std::vector<Parameter> sampling = sampling_parameters();
-  const auto after = std::ranges::find(all, "logit_bias", &Parameter::name);
-  all.insert(after, sampling.begin(), sampling.end());
+  const auto insert_before = [&all](std::string_view name, const std::vector<Parameter>& more) {
+    all.insert(std::ranges::find(all, name, &Parameter::name), more.begin(), more.end());
+  };
+  insert_before("logit_bias", sampling_parameters());
+  insert_before("logprobs", format_parameters());
   return all;
 }
 
@@ -140,6 +163,7 @@ const std::vector<Neutral>& neutral_members() {
       {"use_beam_search", no, kTaken, kTaken, kAbsent},
       {"length_penalty", json::array({1}), kTaken, kTaken, kAbsent},
       {"bad_words", empty_list, kTaken, kTaken, kAbsent},
+      {"guided_decoding_backend", json::array({"auto"}), kTaken, kTaken, kTaken},
       {"return_token_ids", no, kTaken, kTaken, kAbsent},
       {"return_tokens_as_token_ids", no, kTaken, kTaken, kAbsent},
   };

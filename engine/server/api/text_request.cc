@@ -14,6 +14,7 @@
 #include "engine/server/api/prompts.h"
 #include "engine/server/api/response_format.h"
 #include "engine/server/api/response_request.h"
+#include "engine/server/api/structured_outputs.h"
 #include "instructions/sample/ranges.h"
 
 namespace serval::server {
@@ -176,6 +177,7 @@ TextRequest parse_text_request(const std::string& body, TextPath path, const Mod
   asked.skip_special_tokens = fields.boolean("skip_special_tokens").value_or(true);
   asked.ignore_eos = fields.boolean("ignore_eos").value_or(false);
   read_response_format(asked, fields, body);
+  read_structured_outputs(request, fields, body);
   asked.n = read_n(fields, request.prompts.size());
   asked.priority =
       static_cast<int>(fields.integer("priority", -api_limit::kPriority, api_limit::kPriority).value_or(0));

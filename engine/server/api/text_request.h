@@ -32,6 +32,8 @@ struct TextRequest {
   bool logprobs = false;
   bool echo = false;
   std::string user = {};
+  // The parameter that states the format of the text, for messages about it.
+  std::string format_name = "response_format";
   ResponseRequest response = {};
 };
 

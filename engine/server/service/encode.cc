@@ -63,11 +63,11 @@ const char* name_of_prompt(TextPath path) {
 }
 
 // Compiles the format on the worker's thread. The engine then finds it in its cache.
-void compile_format(const Engine& engine, const Request& request, TextPath path) {
+void compile_format(const Engine& engine, const TextRequest& text) {
   try {
-    engine.compile_constraint(request);
+    engine.compile_constraint(text.request);
   } catch (const Error& error) {
-    refuse_parameter(path == TextPath::kResponses ? "text.format" : "response_format", error.what());
+    refuse_parameter(text.format_name, error.what());
   }
 }
 
@@ -88,7 +88,7 @@ std::vector<int32_t> encode_prompt(const Engine& engine, const Prompt& prompt, c
 }
 
 EncodedRequest encode(const Engine& engine, TextRequest text) {
-  compile_format(engine, text.request, text.path);
+  compile_format(engine, text);
   EncodedRequest encoded{.text = std::move(text), .prompts = {}, .echoes = {}};
   const Request& asked = encoded.text.request;
   const std::string name = name_of_prompt(encoded.text.path);
