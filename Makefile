@@ -168,8 +168,9 @@ check: ## Check layout, layers, lengths of functions and the fuzzers' dictionari
 .PHONY: tidy
 tidy: ## Run clang-tidy over every source file, or TIDY_TARGET's; warnings are errors
 	@tools/install_packages.sh demo test check
-	python3 -m venv build-tidy/python && build-tidy/python/bin/pip install --quiet --requirement tools/clang_tidy.txt
-	cmake --preset tidy -D SERVAL_CLANG_TIDY_PROGRAM=$(CURDIR)/build-tidy/python/bin/clang-tidy
+	@python3 -m venv build-tidy/python && build-tidy/python/bin/pip install --quiet --requirement tools/clang_tidy.txt || \
+	  { echo "PyPI cannot be reached: clang-tidy of the distribution"; tools/install_packages.sh tidy; }
+	cmake --preset tidy -D SERVAL_CLANG_TIDY_PROGRAM=$$(PATH="$(CURDIR)/build-tidy/python/bin:$$PATH" && command -v clang-tidy)
 	$(call BUILD_ALL,build-tidy) --target $(TIDY_TARGET) -- -k 0
 
 .PHONY: clean

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the Debian or Ubuntu packages that a purpose needs: demo, chat, test, bench, check, fuzz, coverage, package, python, ray.
+# Installs the Debian or Ubuntu packages that a purpose needs: demo, chat, test, bench, check, fuzz, coverage, package, python, ray, tidy.
 # Does nothing, in milliseconds, when none is missing. Without apt, root or sudo it says what is needed and lets the
 # build go on if the tools are there from elsewhere.
 set -euo pipefail
@@ -38,6 +38,7 @@ check|git|command git|lists the files to check
 check|ccache|command ccache|compiles unchanged files only once over all build folders
 check|clang-format-14|command clang-format-14|the layout that the format check asks for
 check|python3-venv|module venv|an environment for clang-tidy, which comes from PyPI
+tidy|clang-tidy|command clang-tidy|static checks where PyPI cannot be reached
 fuzz|clang|command clang++|compiles for libFuzzer
 fuzz|libclang-rt-dev|header fuzzer/FuzzedDataProvider.h|libFuzzer and the sanitizers that clang links
 coverage|gcovr|command gcovr|counts covered lines

@@ -48,7 +48,14 @@ bool is_llama3(std::string_view jinja) {
   return has(jinja, kPythonTag) || (has(jinja, "<|start_header_id|>") && has(jinja, "\"parameters"));
 }
 
+// Newer models use markers of these formats for calls that are not JSON objects: [TOOL_CALLS]name[ARGS]{…},
+// <tool_call><function=name>…, <tool_call>name<arg_key>….
+bool is_other_format(std::string_view jinja) {
+  return has(jinja, "[ARGS]") || has(jinja, "<function=") || has(jinja, "<arg_key>");
+}
+
 ToolFormat tools_of(std::string_view jinja) {
+  if (is_other_format(jinja)) return ToolFormat::kNone;
   if (has(jinja, kToolCallsBegin)) return ToolFormat::kMistral;
   if (has(jinja, "<tool_call>[")) return ToolFormat::kSmolLm2;
   if (has(jinja, kToolCallBegin)) return ToolFormat::kHermes;

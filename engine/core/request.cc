@@ -65,8 +65,7 @@ void check_texts(const char* field, const std::vector<std::string>& texts, size_
 
 // The field because of which the text is constrained; null: none.
 const char* constraining_field(const Request& request) {
-  if (request.json_object) return "json_object";
-  if (!request.json_schema.empty()) return "json_schema";
+  if (const auto format = format_of(request)) return grammar::name_of(format->kind);
   if (request.tools.choice != ToolChoice::kNone) return "tools";
   return request.max_reasoning_tokens >= 0 ? "max_reasoning_tokens" : nullptr;
 }
@@ -91,10 +90,11 @@ void check_constraints(const Request& request) {
           "-1 (no limit) or more");
   if (request.max_reasoning_tokens >= 0 && request.reasoning == Reasoning::kNone)
     refuse("max_reasoning_tokens: the answer has no reasoning");
+  const std::optional<grammar::Format> format = format_of(request);
+  if (format && (!is_utf8(format->text) || !std::ranges::all_of(format->choices, is_utf8)))
+    refuse(fmt::format("{}: not UTF-8", grammar::name_of(format->kind)));
   const char* name = constraining_field(request);
   if (name == nullptr) return;
-  if (request.json_object && !request.json_schema.empty())
-    refuse("json_object and json_schema: set either, not both");
   if (request.min_tokens > 0) refuse(fmt::format("{}: not with min_tokens; set either, not both", name));
   if (request.ignore_eos) refuse(fmt::format("{}: not with ignore_eos; set either, not both", name));
 }
@@ -126,6 +126,22 @@ void check_messages(std::span<const ChatMessage> messages) {
     if (role == "system" || role == "user" || role == "assistant" || role == "tool") continue;
     refuse(fmt::format("messages[{}]: role {:?}; expected system, user, assistant or tool", i, role));
   }
+}
+
+std::optional<grammar::Format> format_of(const Request& request) {
+  using enum grammar::FormatKind;
+  std::vector<grammar::Format> formats;
+  if (request.json_object) formats.push_back({.kind = kJsonObject});
+  if (!request.json_schema.empty()) formats.push_back({.kind = kJsonSchema, .text = request.json_schema});
+  if (!request.regex.empty()) formats.push_back({.kind = kRegex, .text = request.regex});
+  if (!request.choice.empty()) formats.push_back({.kind = kChoice, .choices = request.choice});
+  if (!request.grammar.empty()) formats.push_back({.kind = kGbnf, .text = request.grammar});
+  if (formats.empty()) return std::nullopt;
+  if (formats.size() > 1) {
+    refuse(fmt::format("{} and {}: set either, not both", grammar::name_of(formats[0].kind),
+                       grammar::name_of(formats[1].kind)));
+  }
+  return std::move(formats.front());
 }
 
 bool PreparedRequest::is_own_stop_token(int32_t token) const {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/grammar/constraint.h"
+#include "engine/grammar/format.h"
 #include "engine/include/serval/engine.h"
 #include "engine/text/shown_tokens.h"
 #include "vm/state/adjustments.h"
@@ -70,6 +71,9 @@ void check_token_ids(const char* field, std::span<const int32_t> ids, int32_t vo
 // Throws Error(kUsage) if there is no message, or one with a role other than "system", "user", "assistant" or
 // "tool".
 void check_messages(std::span<const ChatMessage> messages);
+
+// The format of the request's text; nullopt: any text. Throws Error(kUsage) if more than one is set.
+std::optional<grammar::Format> format_of(const Request& request);
 
 // Checks everything that does not need the encoded prompt. Throws Error(kUsage) with one line: the field, the
 // value, the limit.

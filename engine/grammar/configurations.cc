@@ -19,7 +19,7 @@ size_t Configurations::Hash::operator()(const Frame& f) const {
 }
 
 size_t Configurations::Hash::operator()(const Config& config) const {
-  uint64_t hash = config.complete ? 1 : 0;
+  uint64_t hash = (config.complete ? 1U : 0U) + (config.cut ? 2U : 0U);
   for (const Item& i : config.items) hash = mix(mix(mix(hash, i.place.state), i.place.count), i.stack);
   return hash;
 }
@@ -35,7 +35,10 @@ Configurations::Configurations(const Grammar& grammar, uint32_t longest_token)
 // Follows all edges that read nothing.
 void Configurations::reach(Item item, Reached& reached) {
   if (std::ranges::find(reached.seen, item) != reached.seen.end()) return;
-  if (reached.seen.size() >= 4 * kMaxItems || reached.config.items.size() >= kMaxItems) return;
+  if (reached.seen.size() >= kMaxReached || reached.config.items.size() >= kMaxItems) {
+    reached.config.cut = true;
+    return;
+  }
   reached.seen.push_back(item);
   const State& state = grammar_.state(item.place.state);
   if (state.accepts) reach_end(item.stack, reached);
@@ -100,13 +103,27 @@ ConfigId Configurations::after_uncached(ConfigId config, uint8_t byte) {
 }
 
 ConfigId Configurations::find_after(ConfigId config, uint8_t byte) {
+  // All edges read the bytes from `first` to `last` alike, so one step suffices for them.
+  uint32_t first = 0, last = UINT8_MAX;
+  for (const Item& item : configs_[config].items) {
+    for (const ByteEdge& edge : grammar_.state(item.place.state).bytes) {
+      if (edge.first > byte) {
+        last = std::min(last, edge.first - 1U);
+      } else if (edge.last < byte) {
+        first = std::max(first, edge.last + 1U);
+      } else {
+        first = std::max<uint32_t>(first, edge.first);
+        last = std::min<uint32_t>(last, edge.last);
+      }
+    }
+  }
   const ConfigId to = after_uncached(config, byte);
   if (!rows_[config]) {
     rows_[config] = std::make_unique<Row>();
     rows_[config]->fill(kUnknown);
     ++num_rows_;
   }
-  (*rows_[config])[byte] = to;
+  std::fill(rows_[config]->begin() + first, rows_[config]->begin() + last + 1, to);
   return to;
 }
 

@@ -23,6 +23,12 @@ class Configurations {
   // `grammar` must outlive it. `longest_token`: upper bound of a token's bytes, for canonical().
   Configurations(const Grammar& grammar, uint32_t longest_token);
 
+  // Limit of the items of a configuration. Further alternatives are dropped; every remaining one can still be
+  // completed.
+  static constexpr size_t kMaxItems = 128;
+  // Limit of the places that are visited to find the items.
+  static constexpr size_t kMaxReached = 4 * kMaxItems;
+
   ConfigId start() const { return start_; }
   // The configuration after `byte`; kDead if the grammar does not allow it.
   ConfigId after(ConfigId config, uint8_t byte) {
@@ -39,6 +45,9 @@ class Configurations {
   ConfigId after_uncached(ConfigId config, uint8_t byte);
   // True if the text may end here.
   bool is_complete(ConfigId config) const { return configs_[config].complete; }
+  // True if alternatives were dropped to reach it.
+  bool is_cut(ConfigId config) const { return configs_[config].cut; }
+  size_t num_items(ConfigId config) const { return configs_[config].items.size(); }
   // Number of arbitrary characters that a JSON string may continue with here; 0 outside of strings.
   uint32_t text_room(ConfigId config) const { return configs_[config].text_room; }
   // A configuration that allows the same tokens. Loop counts on the stack are replaced by a common value if
@@ -56,9 +65,6 @@ class Configurations {
   using StackId = uint32_t;
   static constexpr StackId kEmptyStack = 0;
   static constexpr ConfigId kUnknown = UINT32_MAX;
-  // Limit of the items of a configuration. Further alternatives are dropped; every remaining one can still be
-  // completed.
-  static constexpr size_t kMaxItems = 128;
 
   // `count`: for a loop, how often its body was read. Without an upper limit it stops at the lower one.
   struct Place {
@@ -85,9 +91,10 @@ class Configurations {
   struct Config {
     std::vector<Item> items;  // sorted; each can read a byte
     bool complete = false;
+    bool cut = false;
     uint32_t text_room = 0;
     friend bool operator==(const Config& a, const Config& b) {
-      return a.complete == b.complete && a.items == b.items;
+      return a.complete == b.complete && a.cut == b.cut && a.items == b.items;
     }
   };
   struct Hash {

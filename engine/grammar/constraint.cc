@@ -16,7 +16,7 @@ Grammar restricted_to_tokens(Grammar grammar, const TokenTrie& trie) {
   try {
     grammar.finish();
   } catch (const Error&) {
-    throw Error(ErrorKind::kUsage, "json_schema: the model's tokens cannot spell any valid value");
+    throw Error(ErrorKind::kUsage, "the model's tokens cannot spell any text of the required format");
   }
   return grammar;
 }

@@ -4,8 +4,6 @@
 
 #include "fmt/format.h"
 
-#include "engine/grammar/json_schema.h"
-
 namespace serval::grammar {
 
 namespace {
@@ -62,21 +60,15 @@ std::shared_ptr<Constraint> Constraints::find_or_make(const std::string& key, bo
   return constraint;
 }
 
-Constraints::Content Constraints::content_of_schema(const std::string& schema) {
-  return {"schema " + schema,
-          [schema] { return schema.empty() ? json_object_grammar() : compile_json_schema(schema); }};
+std::shared_ptr<Constraint> Constraints::of_format(const Format& format) {
+  return find_or_make(key_of(format), /*with_markers=*/false, [&] { return compile_format(format); });
 }
 
-std::shared_ptr<Constraint> Constraints::of_schema(const std::string& schema) {
-  const Content content = content_of_schema(schema);
-  return find_or_make(content.key, /*with_markers=*/false, content.grammar);
-}
-
-std::shared_ptr<Constraint> Constraints::of_answer(AnswerRules rules, const std::optional<Content>& content) {
+std::shared_ptr<Constraint> Constraints::of_answer(AnswerRules rules, const std::optional<Format>& content) {
   rules.markers = markers_;
-  const std::string key = key_of(rules) + (content ? " with " + content->key : "");
+  const std::string key = key_of(rules) + (content ? " with " + key_of(*content) : "");
   return find_or_make(key, /*with_markers=*/true, [&] {
-    return answer_grammar(rules, content ? std::optional(content->grammar()) : std::nullopt);
+    return answer_grammar(rules, content ? std::optional(compile_format(*content)) : std::nullopt);
   });
 }
 

@@ -12,6 +12,7 @@
 
 #include "engine/grammar/answer_grammar.h"
 #include "engine/grammar/constraint.h"
+#include "engine/grammar/format.h"
 #include "engine/grammar/markers.h"
 #include "engine/grammar/token_trie.h"
 
@@ -22,23 +23,17 @@ class Constraints {
  public:
   using BytesOf = std::function<std::optional<std::string>(int32_t)>;
 
-  // Parameters of TokenTrie. Calls `bytes_of` on the thread of the first of_schema() or of_answer().
+  // Parameters of TokenTrie. Calls `bytes_of` on the thread of the first of_format() or of_answer().
   Constraints(uint32_t vocab, BytesOf bytes_of, const MarkerTokens& markers = {})
       : vocab_(vocab), bytes_of_(std::move(bytes_of)), markers_(markers) {}
 
-  // The constraint to valid values of `schema`; to any JSON object if `schema` is empty. Throws as
-  // compile_json_schema() does.
-  std::shared_ptr<Constraint> of_schema(const std::string& schema);
+  // The constraint to texts of a format. Throws as compile_format() does, and if the tokens of the model
+  // cannot spell any of the texts.
+  std::shared_ptr<Constraint> of_format(const Format& format);
 
-  // An answer without calls and reasoning: a key that differs for different grammars, and the grammar.
-  struct Content {
-    std::string key;
-    std::function<Grammar()> grammar;
-  };
-  static Content content_of_schema(const std::string& schema);
   // The constraint to answers of these rules, whose markers are set here. Without `content`, what is no call
-  // may be any text. Throws as answer_grammar() and `content` do.
-  std::shared_ptr<Constraint> of_answer(AnswerRules rules, const std::optional<Content>& content);
+  // may be any text. Throws as answer_grammar() and compile_format() do.
+  std::shared_ptr<Constraint> of_answer(AnswerRules rules, const std::optional<Format>& content);
   const MarkerTokens& markers() const { return markers_; }
 
  private:

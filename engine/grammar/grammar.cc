@@ -86,26 +86,25 @@ void Grammar::keep_bytes(const std::function<bool(uint8_t)>& keeps) {
 
 namespace {
 
-// Repeats `step` over all states until it changes nothing.
-template <class Step>
-void until_stable(size_t states, Step&& step) {
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (size_t s = states; s-- > 0;) changed |= step(static_cast<StateId>(s));
-  }
-}
-
 // The states from which their rule's end can be reached: by all edges (`reads_bytes`), or without reading a
 // byte.
 class Ends {
  public:
   Ends(const Grammar& grammar, bool reads_bytes)
       : grammar_(grammar), reads_bytes_(reads_bytes), reaches_(grammar.num_states(), false) {
-    until_stable(grammar.num_states(), [&](StateId s) {
-      if (reaches_[s] || !leads_on(grammar_.state(s))) return false;
+    find_dependents();
+    std::vector<StateId> open;
+    const auto visit = [&](StateId s) {
+      if (reaches_[s] || !leads_on(grammar_.state(s))) return;
       reaches_[s] = true;
-      return true;
-    });
+      open.push_back(s);
+    };
+    for (StateId s = 0; s < grammar.num_states(); ++s) visit(s);
+    while (!open.empty()) {
+      const StateId reached = open.back();
+      open.pop_back();
+      for (const StateId s : dependents_[reached]) visit(s);
+    }
   }
   bool from(StateId state) const { return reaches_[state]; }
   bool of(RuleId rule) const { return reaches_[grammar_.start(rule)]; }
@@ -119,10 +118,30 @@ class Ends {
            std::ranges::any_of(s.calls, [&](const CallEdge& e) { return of(e.rule) && from(e.to); }) ||
            std::ranges::any_of(s.jumps, [&](StateId to) { return from(to); });
   }
+  // dependents_[s]: the states whose leads_on() depends on s.
+  void find_dependents() {
+    dependents_.resize(grammar_.num_states());
+    for (StateId id = 0; id < grammar_.num_states(); ++id) {
+      const auto depends_on = [&](StateId to) {
+        if (dependents_[to].empty() || dependents_[to].back() != id) dependents_[to].push_back(id);
+      };
+      const State& s = grammar_.state(id);
+      for (const ByteEdge& e : s.bytes) depends_on(e.to);
+      for (const StateId to : s.jumps) depends_on(to);
+      for (const CallEdge& e : s.calls) {
+        depends_on(e.to);
+        depends_on(grammar_.start(e.rule));
+      }
+      if (!s.loop) continue;
+      depends_on(s.loop->exit);
+      depends_on(grammar_.start(s.loop->body));
+    }
+  }
 
   const Grammar& grammar_;
   const bool reads_bytes_;
   std::vector<bool> reaches_;
+  std::vector<std::vector<StateId>> dependents_;
 };
 
 // Searches for a rule that can call itself without reading a byte.

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "engine/grammar/pattern_parser.h"
-#include "models/tokenizer/utf8.h"
 
 namespace serval::grammar {
 namespace {
@@ -184,20 +183,14 @@ class Product {
 }  // namespace
 
 bool is_found(const PatternAutomaton& automaton, std::string_view text) {
-  constexpr uint32_t kPayloads[] = {0x7F, 0x1F, 0x0F, 0x07};  // bits of the first byte, by length
-  constexpr uint32_t kPayload = 0x3F, kPayloadBits = 6;
   const PatternAutomaton::State* state = automaton.states.data();
   while (!text.empty() && !state->accepts_all) {
-    const size_t bytes = utf8_first(text).bytes;
-    uint32_t code = static_cast<uint8_t>(text[0]) & kPayloads[bytes - 1];
-    for (size_t i = 1; i < bytes; ++i)
-      code = code << kPayloadBits | (static_cast<uint8_t>(text[i]) & kPayload);
+    const uint32_t code = take_code_point(text);
     const auto edge = std::ranges::find_if(state->edges, [code](const PatternAutomaton::Edge& e) {
       return e.range.first <= code && code <= e.range.last;
     });
     if (edge == state->edges.end()) return false;
     state = &automaton.states[edge->to];
-    text.remove_prefix(bytes);
   }
   return state->accepts || state->accepts_all;
 }
@@ -206,8 +199,8 @@ PatternAutomaton intersection(const PatternAutomaton& a, const PatternAutomaton&
   return Product(a, b).make();
 }
 
-PatternAutomaton compile_pattern(std::string_view pattern, size_t& steps) {
-  return SubsetSearch(parse_pattern(pattern), steps).search();
+PatternAutomaton compile_pattern(std::string_view pattern, size_t& steps, PatternPlace place) {
+  return SubsetSearch(parse_pattern(pattern, place), steps).search();
 }
 
 }  // namespace serval::grammar

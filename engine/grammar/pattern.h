@@ -17,7 +17,10 @@ namespace serval::grammar {
 inline constexpr size_t kMaxPatternBytes = 1024;
 inline constexpr uint32_t kMaxRepetitions = 1000;
 
-// Deterministic. Accepts a text if the expression matches anywhere in it, as a schema's `pattern` requires.
+// Where an expression must match: anywhere in a text, as a schema's `pattern`, or the whole of it.
+enum class PatternPlace : uint8_t { kAnywhere, kWhole };
+
+// Deterministic. Accepts a text if the expression matches at its place in it.
 struct PatternAutomaton {
   struct Edge {
     CodePoints range;
@@ -36,7 +39,8 @@ inline constexpr size_t kMaxPatternSteps = 20'000'000;
 
 // `pattern` must be UTF-8. Adds its steps to `steps`. Throws Error(kUsage) for unsupported or invalid syntax,
 // for more than kMaxPatternSteps steps, and for an automaton that is too large.
-PatternAutomaton compile_pattern(std::string_view pattern, size_t& steps);
+PatternAutomaton compile_pattern(std::string_view pattern, size_t& steps,
+                                 PatternPlace place = PatternPlace::kAnywhere);
 inline PatternAutomaton compile_pattern(std::string_view pattern) {
   size_t steps = 0;
   return compile_pattern(pattern, steps);

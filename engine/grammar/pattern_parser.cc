@@ -6,7 +6,6 @@
 
 #include "fmt/format.h"
 
-#include "engine/grammar/pattern.h"
 #include "vm/base/error.h"
 
 namespace serval::grammar {
@@ -40,15 +39,20 @@ class Parser {
  public:
   explicit Parser(std::string_view pattern) : text_(pattern) {}
 
-  PatternGraph parse() {
+  PatternGraph parse(PatternPlace place) {
     const uint32_t start = add_state();
-    edge(start, set_of(kAllCodePoints), start);
     const Fragment all = alternatives(0);
     if (at_ < text_.size()) refuse_pattern("')' without '('");
     const uint32_t end = add_state();
-    edge(end, set_of(kAllCodePoints), end);
-    edge(start, {}, all.start);
-    edge(all.end, {}, end);
+    if (place == PatternPlace::kWhole) {
+      edge(start, {{kTextBegin, kTextBegin}}, all.start);
+      edge(all.end, {{kTextEnd, kTextEnd}}, end);
+    } else {
+      edge(start, set_of(kAllCodePoints), start);
+      edge(start, {}, all.start);
+      edge(all.end, {}, end);
+      edge(end, set_of(kAllCodePoints), end);
+    }
     graph_.start = start;
     graph_.end = end;
     return std::move(graph_);
@@ -346,10 +350,10 @@ void refuse_pattern(const std::string& problem) {
   throw Error(ErrorKind::kUsage, "pattern: " + problem);
 }
 
-PatternGraph parse_pattern(std::string_view pattern) {
+PatternGraph parse_pattern(std::string_view pattern, PatternPlace place) {
   if (pattern.size() > kMaxPatternBytes)
     refuse_pattern(fmt::format("{} bytes; limit: {}", pattern.size(), kMaxPatternBytes));
-  return Parser(pattern).parse();
+  return Parser(pattern).parse(place);
 }
 
 }  // namespace serval::grammar

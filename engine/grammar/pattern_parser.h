@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/grammar/code_point_set.h"
+#include "engine/grammar/pattern.h"
 
 namespace serval::grammar {
 
@@ -23,8 +24,8 @@ struct PatternGraph {
   uint32_t start = 0, end = 0;
 };
 
-// The automaton of all texts in which the expression matches somewhere. Throws as compile_pattern() does.
-PatternGraph parse_pattern(std::string_view pattern);
+// The automaton of all texts in which the expression matches at its place. Throws as compile_pattern() does.
+PatternGraph parse_pattern(std::string_view pattern, PatternPlace place);
 
 [[noreturn]] void refuse_pattern(const std::string& problem);
 

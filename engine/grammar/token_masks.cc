@@ -17,32 +17,40 @@ void allow(std::span<const int32_t> tokens, Mask& mask) {
 std::shared_ptr<const Mask> TokenMasks::mask(ConfigId config) {
   const ConfigId canonical = configurations_.canonical(config);
   if (canonical >= masks_.size()) masks_.resize(size_t{canonical} + 1);
-  if (!masks_[canonical]) {
-    auto found = std::make_shared<const Mask>(find(canonical));
+  if (!masks_[canonical].mask) {
+    masks_[canonical] = find(canonical, Walk::kShared);
     ++num_masks_;
-    masks_[canonical] = std::move(found);
   }
-  return masks_[canonical];
+  if (!masks_[canonical].drops) return masks_[canonical].mask;
+  std::shared_ptr<const Mask>& exact = exact_[config];
+  if (!exact) exact = find(config, Walk::kExact).mask;
+  return exact;
 }
 
-Mask TokenMasks::find(ConfigId config) {
-  const bool is_text =
-      configurations_.text_room(config) >= trie_.most_plain_characters() && trie_.most_plain_characters() > 0;
+bool TokenMasks::takes_text(ConfigId config, uint32_t characters) const {
+  return characters > 0 && characters <= configurations_.text_room(config);
+}
+
+TokenMasks::Found TokenMasks::find(ConfigId config, Walk kind) {
+  const bool is_text = kind == Walk::kShared && takes_text(config, trie_.most_plain_characters());
   Mask mask(mask_words(trie_.vocab()));
   if (is_text) mask.assign(trie_.plain_tokens().begin(), trie_.plain_tokens().end());
   std::vector<ConfigId> path(trie_.longest_token() + 1);  // path[i]: the configuration after i bytes
   path[0] = config;
-  walk(path, mask, is_text);
-  return mask;
+  const bool drops =
+      walk(path, mask, is_text, kind) || (is_text && configurations_.num_items(config) > kMaxItemsOfText);
+  return {std::make_shared<const Mask>(std::move(mask)), drops};
 }
 
-void TokenMasks::walk(std::vector<ConfigId>& path, Mask& mask, bool has_plain_tokens) {
+bool TokenMasks::walk(std::vector<ConfigId>& path, Mask& mask, bool has_plain_tokens, Walk kind) {
   const std::span<const TokenTrie::Node> nodes = trie_.nodes();
   const uint64_t most_work = configurations_.work() + kMaxWork;
+  bool drops = false;
   for (uint32_t n = 0; n < nodes.size();) {
     const TokenTrie::Node& node = nodes[n];
     const ConfigId before = path[node.depth - 1U];
-    if (node.plain_characters > 0 && node.plain_characters <= configurations_.text_room(before)) {
+    if (kind == Walk::kShared && takes_text(before, node.plain_characters)) {
+      drops |= configurations_.num_items(before) > kMaxItemsOfText;
       if (!(has_plain_tokens && node.follows_plain)) allow(trie_.tokens_below(n), mask);
       n = node.subtree_end;
       continue;
@@ -50,6 +58,7 @@ void TokenMasks::walk(std::vector<ConfigId>& path, Mask& mask, bool has_plain_to
     const bool gives_up = node.depth > 1 && configurations_.work() > most_work &&
                           !configurations_.is_known_after(before, node.byte);
     const ConfigId here = gives_up ? kDead : configurations_.after(before, node.byte);
+    drops |= configurations_.is_cut(here);
     path[node.depth] = here;
     if (here == kDead) {
       n = node.subtree_end;
@@ -58,6 +67,7 @@ void TokenMasks::walk(std::vector<ConfigId>& path, Mask& mask, bool has_plain_to
     allow(trie_.tokens_at(n), mask);
     ++n;
   }
+  return drops;
 }
 
 ConfigId TokenMasks::after(ConfigId config, int32_t token) {

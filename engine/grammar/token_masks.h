@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/grammar/configurations.h"
@@ -27,19 +28,33 @@ class TokenMasks {
   std::shared_ptr<const Mask> mask(ConfigId config);
   // The configuration after a token's text; kDead if the grammar does not allow it.
   ConfigId after(ConfigId config, int32_t token);
-  size_t bytes() const { return num_masks_ * mask_words(trie_.vocab()) * sizeof(uint32_t); }
+  size_t bytes() const { return (num_masks_ + exact_.size()) * mask_words(trie_.vocab()) * sizeof(uint32_t); }
 
  private:
   // Limit of the work for one mask. Only schemas with very many alternatives exceed it; then tokens of
   // several bytes are left out. Tokens of one byte are always included, so that the text can be completed.
   static constexpr uint64_t kMaxWork = 4'000'000;
 
-  Mask find(ConfigId config);
-  void walk(std::vector<ConfigId>& path, Mask& mask, bool has_plain_tokens);
+  // Configurations with more items do without the shortcut inside JSON strings: a step might drop the string.
+  static constexpr size_t kMaxItemsOfText = Configurations::kMaxItems / 4;
+
+  struct Found {
+    std::shared_ptr<const Mask> mask;  // null: not computed yet
+    // Configurations of which this one is the canonical form may drop other alternatives. Then the mask must
+    // be computed for each of them, in the same steps that after() takes.
+    bool drops = false;
+  };
+  enum class Walk : uint8_t { kShared, kExact };
+
+  Found find(ConfigId config, Walk kind);
+  bool takes_text(ConfigId config, uint32_t characters) const;
+  // Returns Found::drops.
+  bool walk(std::vector<ConfigId>& path, Mask& mask, bool has_plain_tokens, Walk kind);
 
   const TokenTrie& trie_;
   Configurations& configurations_;
-  std::vector<std::shared_ptr<const Mask>> masks_;  // by configuration; null: not computed yet
+  std::vector<Found> masks_;                                         // by canonical configuration
+  std::unordered_map<ConfigId, std::shared_ptr<const Mask>> exact_;  // by configuration, if masks_ drops
   size_t num_masks_ = 0;
 };
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "models/tokenizer/utf8.h"
+
 namespace serval::grammar {
 namespace {
 
@@ -68,6 +70,17 @@ void append_utf8(uint32_t code_point, std::vector<uint8_t>& bytes) {
     const uint32_t low = bits & (kFirstContinuation - 1U) & 0x3F;
     bytes.push_back(static_cast<uint8_t>(is_lead ? kLeads[length] | bits : kFirstContinuation | low));
   }
+}
+
+uint32_t take_code_point(std::string_view& text) {
+  constexpr uint32_t kPayloads[] = {0x7F, 0x1F, 0x0F, 0x07};  // bits of the first byte, by length
+  constexpr uint32_t kPayload = 0x3F;
+  const size_t bytes = utf8_first(text).bytes;
+  uint32_t code_point = static_cast<uint8_t>(text[0]) & kPayloads[bytes - 1];
+  for (size_t i = 1; i < bytes; ++i)
+    code_point = code_point << kBitsOfContinuation | (static_cast<uint8_t>(text[i]) & kPayload);
+  text.remove_prefix(bytes);
+  return code_point;
 }
 
 Utf8State utf8_step(Utf8State state, uint8_t byte) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace serval::grammar {
@@ -35,6 +36,9 @@ std::vector<Utf8Sequence> utf8_sequences(CodePoints range);
 
 // Appends the UTF-8 of a code point, which must not be a surrogate.
 void append_utf8(uint32_t code_point, std::vector<uint8_t>& bytes);
+
+// Removes the first character of `text`, which must be UTF-8 and not empty. Returns its code point.
+uint32_t take_code_point(std::string_view& text);
 
 // State of a UTF-8 decoder: which continuation bytes the current character still needs.
 enum class Utf8State : uint8_t {

@@ -32,12 +32,6 @@ SpecialTokens special_tokens(bool written) {
   return written ? SpecialTokens::kWritten : SpecialTokens::kNot;
 }
 
-// What the answer may be beside calls; nullopt: any text.
-std::optional<grammar::Constraints::Content> content_of(const Request& request) {
-  if (!request.json_object && request.json_schema.empty()) return std::nullopt;
-  return grammar::Constraints::content_of_schema(request.json_schema);
-}
-
 }  // namespace
 
 const char* name_of(Finish finish) {
@@ -89,12 +83,12 @@ std::vector<int32_t> Engine::Impl::prompt_of(const Request& request) const {
 }
 
 std::shared_ptr<grammar::Constraint> Engine::Impl::constraint_of(const Request& request) {
-  const bool is_json = request.json_object || !request.json_schema.empty();
+  const std::optional<grammar::Format> format = format_of(request);
   const bool has_calls = request.tools.choice != ToolChoice::kNone;
   if (!has_calls && request.reasoning == Reasoning::kNone)
-    return is_json ? constraints.of_schema(request.json_schema) : nullptr;
-  if (!has_calls && !is_json && request.max_reasoning_tokens < 0) return nullptr;
-  return constraints.of_answer({.tools = request.tools, .reasoning = request.reasoning}, content_of(request));
+    return format ? constraints.of_format(*format) : nullptr;
+  if (!has_calls && !format && request.max_reasoning_tokens < 0) return nullptr;
+  return constraints.of_answer({.tools = request.tools, .reasoning = request.reasoning}, format);
 }
 
 std::optional<grammar::ReasoningLimit> Engine::Impl::reasoning_limit_of(const Request& request) {
@@ -102,7 +96,7 @@ std::optional<grammar::ReasoningLimit> Engine::Impl::reasoning_limit_of(const Re
   grammar::AnswerRules rules{.tools = request.tools, .reasoning = request.reasoning, .ends_reasoning = true};
   return grammar::ReasoningLimit{.reasoning = request.reasoning,
                                  .tokens = static_cast<uint32_t>(request.max_reasoning_tokens),
-                                 .ending = constraints.of_answer(std::move(rules), content_of(request))};
+                                 .ending = constraints.of_answer(std::move(rules), format_of(request))};
 }
 
 std::vector<ShownToken> Engine::Impl::shown_tokens_of(const Request& request) const {
@@ -136,9 +130,11 @@ PreparedRequest Engine::Impl::prepare(const Request& request) {
   prepared.constraint = constraint_of(request);
   prepared.reasoning_limit = reasoning_limit_of(request);
   prepared.shown_tokens = shown_tokens_of(request);
-  if (prepared.constraint && prepared.stop_tokens.empty())
-    throw Error(ErrorKind::kUsage,
-                "json_object, json_schema, tools: the model has no token that ends a text");
+  if (prepared.constraint && prepared.stop_tokens.empty()) {
+    const std::optional<grammar::Format> format = format_of(request);
+    throw Error(ErrorKind::kUsage, fmt::format("{}: the model has no token that ends a text",
+                                               format ? grammar::name_of(format->kind) : "tools"));
+  }
   return prepared;
 }
 
@@ -191,7 +187,7 @@ EngineStats Engine::stats() const {
   return impl_->core.stats();
 }
 
-void Engine::compile_json(const Request& request) const {
+void Engine::compile_constraint(const Request& request) const {
   impl_->constraint_of(request);
   impl_->reasoning_limit_of(request);
 }

@@ -38,7 +38,7 @@ struct Engine::Impl {
   // A request with a single answer.
   PreparedRequest prepare_single(const Request& request);
   std::vector<std::vector<int32_t>> bad_words_of(const Request& request) const;
-  // The constraint on the request's text; null: none. Throws Error(kUsage) for a schema that is not
+  // The constraint on the request's text; null: none. Throws Error(kUsage) for a format that is not
   // supported.
   std::shared_ptr<grammar::Constraint> constraint_of(const Request& request);
   // The limit of the request's reasoning, if it has one. Throws as constraint_of().

@@ -63,8 +63,8 @@ enum class NotFinite { kRefused, kLoaded };
 // aligns them; F16 and F32 are rounded to the nearest bf16, and so are the values of quantised matrices
 // (models/checkpoint/quantised), as the directory's config.json describes them; without a config.json there
 // are none. Throws Error(kRuntime) if a tensor is missing, has a shape other than `model` expects, or another
-// type. Logs a warning for tensors that the model does not use, and one for each wish of the configuration
-// that is not fulfilled.
+// type. Logs a warning for tensors that the model does not use, and one for each setting of the quantisation
+// that is not applied, such as 8-bit activations.
 std::unique_ptr<const WeightSource> open_checkpoint_weights(const std::filesystem::path& model_dir,
                                                             const Model& model,
                                                             NotFinite not_finite = NotFinite::kRefused);

@@ -36,6 +36,10 @@ TEST(Formats, AreRecognisedFromTheTemplate) {
   EXPECT_EQ(formats_of("smollm2_tools").tools, ToolFormat::kSmolLm2);
   for (const char* name : {"llama3", "smollm2", "chatml", "command_r_tools", "granite"})
     EXPECT_EQ(formats_of(name).tools, ToolFormat::kNone) << name;
+  for (const char* other :
+       {"{{ tools }}[TOOL_CALLS]f[ARGS]{}", "{{ tools }}<tool_call><function=f></tool_call>",
+        "{{ tools }}<tool_call>f<arg_key>a</arg_key></tool_call>"})
+    EXPECT_EQ(formats_of_template(other).tools, ToolFormat::kNone) << other;
   EXPECT_TRUE(formats_of("qwen2_5_tools").writes_tools);
   EXPECT_FALSE(formats_of("llama3").writes_tools);
 }

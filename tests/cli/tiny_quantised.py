@@ -155,8 +155,9 @@ def act_order(m, rng):
 
 
 def compressed_tensors(format, weights):
-    group = {"targets": ["Linear"], "weights": weights, "input_activations": None}
-    return {"quant_method": "compressed-tensors", "format": format, "config_groups": {"group_0": group}, "ignore": ["lm_head"]}
+    group = {"targets": ["Linear"], "format": format, "weights": weights, "input_activations": None}
+    config = {"quant_method": "compressed-tensors", "format": format, "quantization_status": "compressed"}
+    return config | {"config_groups": {"group_0": group}, "ignore": ["lm_head"]}
 
 
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": False, "sym": False}
@@ -208,6 +209,7 @@ def _(rng, rows, cols):
 @format("int-quantized", compressed_tensors("int-quantized", INT4 | {"num_bits": 8}))
 def _(rng, rows, cols):
     m = Matrix(rng, rows, cols, 8, 32, signed=True)
+    m.zeros = [[zero // 8 for zero in row] for row in m.zeros]  # so that the values have a mean near 0
     return m, byte_tensors(m)
 
 

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <limits>
 #include <ranges>
+#include <regex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -533,6 +534,25 @@ TEST(Engine, WritesWhatASchemaDescribes) {
   for (const Response& response : responses) expect_list_of_words(response);
 }
 
+TEST(Engine, WritesWhatAGrammarAnExpressionOrAListDescribes) {
+  ToyEngine toy = random_engine(64);
+  const std::string grammar = "root ::= word (\", \" word){1,3} \"!\"\nword ::= [a-z]{2,5}";
+  std::vector<Request> requests;
+  for (uint32_t stream = 0; stream < 4; ++stream) {
+    requests.push_back({.prompt_ids = kPrompt, .regex = "[ab]{3}-(yes|no)"});
+    requests.push_back({.prompt_ids = kPrompt, .choice = {"left", "right", "le"}});
+    requests.push_back({.prompt_ids = kPrompt, .grammar = grammar});
+    for (size_t i = requests.size() - 3; i < requests.size(); ++i) requests[i].sampling.stream = stream;
+  }
+  const std::vector<Response> responses = toy.engine.decode_batch(requests);
+  const std::regex expected[] = {std::regex("[ab]{3}-(yes|no)"), std::regex("left|right|le"),
+                                 std::regex("[a-z]{2,5}(, [a-z]{2,5}){1,3}!")};
+  for (size_t i = 0; i < responses.size(); ++i) {
+    EXPECT_EQ(responses[i].finish, Finish::kEos);
+    EXPECT_TRUE(std::regex_match(responses[i].text, expected[i % 3])) << responses[i].text;
+  }
+}
+
 // The tokens that may come next depend on the last one, and the running launch gets them as a mask. So a
 // constrained text needs no additional launches.
 TEST(Engine, RunsConstrainedTextsInLaunchesOfManyPasses) {
@@ -600,11 +620,27 @@ TEST(Engine, AStopTokenEndsAConstrainedTextWhereNothingElseCanFollow) {
   EXPECT_EQ(toy.engine.generate(request).text, "");
 }
 
+TEST(Engine, RefusesAGrammarThatItDoesNotSupport) {
+  ToyEngine toy = random_engine(64);
+  const auto refusal = [&](const Request& request) {
+    return std::string(error_of([&] { toy.engine.generate(request); }).what());
+  };
+  EXPECT_THAT(refusal({.prompt_ids = kPrompt, .grammar = "root ::= a"}),
+              HasSubstr("grammar: line 1, column 10: rule a is not defined"));
+  EXPECT_THAT(refusal({.prompt_ids = kPrompt, .regex = "("}), HasSubstr("regex: '(' without ')'"));
+  const Request wrong{.prompt_ids = kPrompt, .grammar = "root ::= root"};
+  EXPECT_THAT(error_of([&] { toy.engine.compile_constraint(wrong); }).what(),
+              HasSubstr("begins with itself"));
+  ToyEngine endless = scripted_engine({"a", "b"});
+  EXPECT_THAT(error_of([&] { endless.engine.generate({.prompt_ids = kPrompt, .choice = {"c"}}); }).what(),
+              HasSubstr("cannot spell"));
+}
+
 TEST(Engine, RefusesASchemaThatItDoesNotSupport) {
   ToyEngine toy = random_engine(64);
   const Request request{.prompt_ids = kPrompt, .json_schema = R"({"type":"object","not":{}})"};
   EXPECT_THAT(error_of([&] { toy.engine.generate(request); }).what(), HasSubstr("json_schema: #: keyword"));
-  EXPECT_THAT(error_of([&] { toy.engine.compile_json(request); }).what(), HasSubstr("\"not\""));
+  EXPECT_THAT(error_of([&] { toy.engine.compile_constraint(request); }).what(), HasSubstr("\"not\""));
   ToyEngine endless = scripted_engine({"a", "b"});
   EXPECT_THAT(error_of([&] { endless.engine.generate({.prompt_ids = kPrompt, .json_object = true}); }).what(),
               HasSubstr("cannot spell"));

@@ -23,12 +23,13 @@ bool is_late(const Request& request) {
   return request.deadline_ms && *request.deadline_ms == kOver;
 }
 
-void write_json(Request& request, uint32_t kind) {
+void constrain(Request& request, uint32_t kind) {
   request.min_tokens = 0;
   request.ignore_eos = false;
-  if (kind % 3 == 0) request.json_object = true;
-  if (kind % 3 == 1) request.json_schema = R"({"type":"string"})";
-  if (kind % 3 == 2) request.json_schema = R"({"type":"array","items":{"type":"integer"}})";
+  if (kind % 4 == 0) request.json_object = true;
+  if (kind % 4 == 1) request.json_schema = R"({"type":"string"})";
+  if (kind % 4 == 2) request.json_schema = R"({"type":"array","items":{"type":"integer"}})";
+  if (kind % 4 == 3) request.grammar = R"g(root ::= "(" (root | [^()]+)* ")")g";
 }
 
 // Such requests run before all others, and join at the same time with one block each. There is room for a
@@ -77,7 +78,7 @@ std::vector<Request> random_requests(size_t count, int longest_prompt, int vocab
     request.priority = static_cast<int>(random() % 3);
     request.n = random() % 15 == 0 ? 3 : 1;
     if (random() % 3 == 0) request.deadline_ms = kFarAway;
-    if (requests.size() % 12 == 7) write_json(request, static_cast<uint32_t>(random()));
+    if (requests.size() % 12 == 7) constrain(request, static_cast<uint32_t>(random()));
     if (requests.size() % 10 == 5) grow_with_others(request);
     if (requests.size() % 50 == 17) request.deadline_ms = kOver;
     requests.push_back(std::move(request));
@@ -231,6 +232,7 @@ void make_answers_long(Request& request) {
   request.min_tokens = 0;
   request.json_object = false;
   request.json_schema.clear();
+  request.grammar.clear();
   request.n = 1;
 }
 

@@ -93,9 +93,9 @@ TEST(Request, RefusesBiasesOutOfRange) {
               for (int32_t t = 0; t <= 1024; ++t) r.logit_bias.push_back({t, 1});
             }),
             "logit_bias: 1025 tokens; limit: 1024");
-  EXPECT_EQ(refusal([] {
-              prepare_request({.logit_bias = {{5, 1}, {1000, 1}}}, {1}, kLimits);
-            }),
+  Request beyond;
+  beyond.logit_bias = {{5, 1}, {1000, 1}};
+  EXPECT_EQ(refusal([&] { prepare_request(beyond, {1}, kLimits); }),
             "logit_bias[1]: token 1000; limit: 0 to 999 (the vocabulary)");
 }
 
@@ -107,6 +107,22 @@ TEST(Request, RefusesAMinimumOfTokensThatCannotBe) {
   EXPECT_EQ(refusal_with([](Request& r) { r.min_tokens = 1 << 30; }),
             "accepted");  // limited by the room in the context
   EXPECT_EQ(prepare_request({.min_tokens = 1 << 30}, {1}, kLimits).min_tokens, 63u);
+}
+
+TEST(Request, HasOneFormat) {
+  EXPECT_EQ(refusal_with([](Request& r) { r.regex = "a"; }), "accepted");
+  EXPECT_EQ(refusal_with([](Request& r) { r.choice = {"a", ""}; }), "accepted");
+  EXPECT_EQ(refusal_with([](Request& r) { r.grammar = "root ::= \"a\""; }), "accepted");
+  EXPECT_EQ(refusal_with([](Request& r) { r.regex = "a", r.grammar = "b"; }),
+            "regex and grammar: set either, not both");
+  EXPECT_EQ(refusal_with([](Request& r) { r.json_object = true, r.choice = {"a"}; }),
+            "json_object and choice: set either, not both");
+  EXPECT_EQ(refusal_with([](Request& r) { r.grammar = "\xff"; }), "grammar: not UTF-8");
+  EXPECT_EQ(refusal_with([](Request& r) { r.choice = {"a", "\xff"}; }), "choice: not UTF-8");
+  EXPECT_EQ(refusal_with([](Request& r) { r.choice = {"a"}, r.min_tokens = 3; }),
+            "choice: not with min_tokens; set either, not both");
+  EXPECT_EQ(refusal_with([](Request& r) { r.grammar = "a", r.ignore_eos = true; }),
+            "grammar: not with ignore_eos; set either, not both");
 }
 
 TEST(Request, IsOfOneKindOfJson) {

@@ -186,6 +186,17 @@ def schema():
     write("schema", "refused", compact({"properties": {"a": {"oneOf": [{}, {}]}}}))
 
 
+def gbnf():
+    """A grammar, and bytes that choose the tokens of a text."""
+    picks = bytes(range(0, 250, 7)) * 4
+    for path in sorted((ROOT / "tests" / "data" / "grammar" / "gbnf").glob("*.gbnf")):
+        write("gbnf", path.stem, path.read_text(), picks)
+    write("gbnf", "empty-repeated", 'root ::= ("a"? "b"*){2,3} ("" | "c")* "d"\n', picks)
+    write("gbnf", "nested", 'root ::= "(" root ")" | [^()] root? | x{0,9}\nx ::= "12" | .\n', picks)
+    write("gbnf", "left-recursion", 'root ::= a "x"\na ::= "y"? root | "z"\n')
+    write("gbnf", "undefined", "root ::= a | b\na ::= [\\x41-\\u00e9\\U0001F600]\n")
+
+
 def http():
     """The first byte says where the other bytes are divided in two pieces."""
     lines = "Host: x\r\n"
@@ -285,6 +296,7 @@ def program(serval):
 def main():
     safetensors()
     schema()
+    gbnf()
     gguf()
     index()
     config()

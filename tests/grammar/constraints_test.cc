@@ -135,10 +135,11 @@ TEST(Constraints, AreKeptForEqualRules) {
   AnswerRules rules{.tools = calls(ToolFormat::kHermes, ToolChoice::kAuto)};
   const auto first = constraints.of_answer(rules, {});
   EXPECT_EQ(constraints.of_answer(rules, {}), first);
-  EXPECT_NE(constraints.of_answer(rules, Constraints::content_of_schema("")), first);
+  EXPECT_NE(constraints.of_answer(rules, Format{.kind = FormatKind::kJsonObject}), first);
   rules.tools.parallel = false;
+  const Format format{.kind = FormatKind::kJsonSchema, .text = "true"};
   EXPECT_NE(constraints.of_answer(rules, {}), first);
-  EXPECT_EQ(constraints.of_schema("true"), constraints.of_schema("true"));
+  EXPECT_EQ(constraints.of_format(format), constraints.of_format(format));
 }
 
 }  // namespace

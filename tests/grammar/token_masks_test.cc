@@ -6,7 +6,9 @@
 #include "gtest/gtest.h"
 
 #include "engine/grammar/constraint.h"
+#include "engine/grammar/gbnf.h"
 #include "engine/grammar/json_schema.h"
+#include "tests/grammar/example_grammars.h"
 #include "tests/instructions/scene.h"
 #include "vm/base/error.h"
 #include "vm/state/masks.h"
@@ -84,6 +86,20 @@ TEST(TokenMasks, EqualTheResultsOfTestingEachToken) {
   }
 }
 
+// The loops of GBNF over any characters allow the same shortcut as strings of JSON.
+TEST(TokenMasks, EqualTheResultsOfTestingEachTokenOfAGbnf) {
+  constexpr const char* kGrammars[] = {R"(root ::= "{\"" [^"]* "\":" (.{0,7} | [^\x00-\x1F\x7F]+) "}")",
+                                       R"(root ::= char{2,9} | "12" line*
+char ::= [^"\] | "\" ["n]
+line ::= [^\n]* "\n" | (char "-")+ "e1")",
+                                       R"(root ::= (([^a] | "a" "b")* ("true" | "null"))* "]")"};
+  for (uint64_t seed = 0; seed < 3; ++seed) {
+    for (const char* text : kGrammars) expect_masks_of_each_token(compile_gbnf(text), seed, seed == 0);
+    for (const ExampleGrammar& example : example_grammars())
+      expect_masks_of_each_token(compile_gbnf(example.grammar), seed, seed == 0);
+  }
+}
+
 // All positions of a string that are far from its length limits share one mask.
 TEST(TokenMasks, AreSharedByEquivalentPositions) {
   const std::vector<std::string> tokens = {"\"", "a", "aaa"};
@@ -114,6 +130,26 @@ TEST(ConstrainedText, GivesTheAllowedTokensAndWhetherItMayEnd) {
   text.add(1);
   EXPECT_EQ(*text.place().mask, Mask{0});
   EXPECT_TRUE(text.place().complete);
+}
+
+// Configurations keep 128 alternatives. Whichever they drop, an allowed token must lead on.
+TEST(ConstrainedText, OfAnAmbiguousGrammarCanAlwaysContinue) {
+  const Grammar grammar =
+      compile_gbnf(R"(root ::= (("a" "a"{0,9}){1,100} ("b"? "a"{0,9}){0,40} | "a"{1,100} | "a"){1,100} "c")");
+  const std::vector<std::string> tokens = {"a", "b", "c", "aa", "ab", "aaaa", "aaaaaaa", "bbb", "abab"};
+  auto trie = std::make_shared<const TokenTrie>(trie_of(tokens));
+  Random random(1);
+  for (int text = 0; text < 4; ++text) {
+    ConstrainedText written(std::make_shared<Constraint>(grammar, trie));
+    for (int length = 0; length < 25; ++length) {
+      std::vector<int32_t> allowed;
+      for (uint32_t id = 0; id < trie->vocab(); ++id)
+        if (mask_allows(*written.place().mask, id) && tokens[id] != "c")
+          allowed.push_back(static_cast<int32_t>(id));
+      ASSERT_FALSE(allowed.empty());
+      written.add(random.chance(0.5) ? allowed.back() : random.pick(allowed));
+    }
+  }
 }
 
 // Precomputed masks equal those computed on demand.

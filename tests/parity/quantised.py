@@ -3,7 +3,7 @@
 
     tests/parity/quantised.py
 
-Covers the formats that transformers computes without a GPU: compressed-tensors. Needs torch, transformers and
+Covers formats that transformers computes without a GPU: some of compressed-tensors. Needs torch, transformers and
 compressed-tensors; exits with 77 where they are not installed. tests/parity/parity.py has the measures and the gate.
 """
 
@@ -24,7 +24,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "cli"))
 import tiny_quantised  # noqa: E402
 
-FORMATS = ("float-quantized", "int-quantized", "pack-quantized-4", "pack-quantized-8")
+# Without packed zero points, which transformers 5.23 does not load.
+FORMATS = ("float-quantized", "int-quantized", "pack-quantized-8")
 
 
 def check(name, scratch):

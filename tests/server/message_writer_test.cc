@@ -17,7 +17,8 @@ const AnswerIdentity kIdentity{.id = "msg_1", .model = "toy", .created = 0};
 const Usage kUsage{.prompt_tokens = 10, .cached_tokens = 4, .completion_tokens = 5, .reasoning_tokens = 2};
 
 std::unique_ptr<AnswerWriter> writer() {
-  TextRequest request{.path = TextPath::kMessages};
+  TextRequest request;
+  request.path = TextPath::kMessages;
   request.prompt_ids = {std::vector<int32_t>(10, 7)};
   return make_message_writer(request, kIdentity);
 }

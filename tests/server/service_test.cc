@@ -264,7 +264,7 @@ TEST_F(ServiceTest, ErrorsOfMessagesHaveAnthropicsForm) {
 TEST_F(ServiceTest, AnotherVersionOfAnthropicsApiIsRefused) {
   serve();
   HttpRequest request{.method = "POST", .target = "/v1/messages", .authorization = "", .body = "{}"};
-  for (const char* version : {"", "2023-06-01"}) {
+  for (const char* version : {"", "2023-06-01", "2026-10-21"}) {
     request.anthropic_version = version;
     EXPECT_THAT(ask(request)->wait().body, HasSubstr("max_tokens: required"));
   }

@@ -246,6 +246,88 @@ TEST(TextRequest, ReadsTheJsonFormat) {
   EXPECT_EQ(refused(R"({"type": "json_object"})"), "min_tokens");
 }
 
+TEST(TextRequest, ReadsTheFormatsOfVllmAndLlamaCpp) {
+  const auto request = [](const std::string& member) {
+    return completion(R"({"prompt": "x", )" + member + "}").request;
+  };
+  const std::string schema = R"({"properties":{"b":{},"a":{}}})";
+  const std::string text = nlohmann::json(schema).dump();
+  for (const std::string& member :
+       {"\"guided_json\": " + schema, "\"guided_json\": " + text, "\"json_schema\": " + schema,
+        "\"structured_outputs\": {\"json\": " + schema + "}",
+        "\"structured_outputs\": {\"json\": " + text + "}"})
+    EXPECT_EQ(request(member).json_schema, schema) << member;
+  for (const char* member : {R"("guided_regex": "a+")", R"("structured_outputs": {"regex": "a+"})"})
+    EXPECT_EQ(request(member).regex, "a+") << member;
+  for (const char* member :
+       {R"("guided_choice": ["a", "b"])", R"("structured_outputs": {"choice": ["a", "b"]})"})
+    EXPECT_EQ(request(member).choice, (std::vector<std::string>{"a", "b"})) << member;
+  for (const char* member : {R"("guided_grammar": "g")", R"("grammar": "g")",
+                             R"("structured_outputs": {"grammar": "g", "disable_fallback": false})"})
+    EXPECT_EQ(request(member).grammar, "g") << member;
+  EXPECT_TRUE(request(R"("structured_outputs": {"json_object": true, "regex": null})").json_object);
+  EXPECT_EQ(request(R"("grammar": "")").grammar, "");
+  request(R"("guided_regex": "a", "guided_decoding_backend": "auto", "guided_whitespace_pattern": null)");
+  request(R"("guided_regex": "a", "response_format": {"type": "text"})");
+  const TextRequest response = parse_text_request(
+      R"({"input": "x", "structured_outputs": {"choice": ["a"]}})", TextPath::kResponses, kDefaults);
+  EXPECT_EQ(response.request.choice.size(), 1U);
+  EXPECT_EQ(response.format_name, "structured_outputs.choice");
+}
+
+TEST(TextRequest, RefusesWrongFormatsByName) {
+  const std::vector<std::pair<const char*, const char*>> cases = {
+      {R"("guided_json": 7)", "guided_json"},
+      {R"("guided_json": "")", "guided_json"},
+      {R"("guided_json": [])", "guided_json"},
+      {R"("json_schema": true)", "json_schema"},
+      {R"("guided_regex": 7)", "guided_regex"},
+      {R"("guided_regex": "")", "guided_regex"},
+      {R"("guided_choice": "a")", "guided_choice"},
+      {R"("guided_choice": [])", "guided_choice"},
+      {R"("guided_choice": ["a", 1])", "guided_choice"},
+      {R"("guided_grammar": {})", "guided_grammar"},
+      {R"("guided_grammar": "")", "guided_grammar"},
+      {R"("grammar": 1)", "grammar"},
+      {R"("guided_decoding_backend": "outlines")", "guided_decoding_backend"},
+      {R"("guided_whitespace_pattern": " ?")", "guided_whitespace_pattern"},
+      {R"("structured_outputs": "json")", "structured_outputs"},
+      {R"("structured_outputs": {})", "structured_outputs"},
+      {R"("structured_outputs": {"json_object": false})", "structured_outputs"},
+      {R"("structured_outputs": {"json_object": 1})", "structured_outputs.json_object"},
+      {R"("structured_outputs": {"structural_tag": "x"})", "structured_outputs.structural_tag"},
+      {R"("structured_outputs": {"regex": "a", "whitespace_pattern": "x"})",
+       "structured_outputs.whitespace_pattern"},
+      {R"("structured_outputs": {"regex": "a", "disable_any_whitespace": true})",
+       "structured_outputs.disable_any_whitespace"},
+      {R"("structured_outputs": {"regex": ""})", "structured_outputs.regex"},
+      {R"("structured_outputs": {"choice": "a"})", "structured_outputs.choice"},
+      {R"("guided_regex": "a", "min_tokens": 1)", "min_tokens"},
+      {R"("structured_outputs": {"grammar": "g"}, "ignore_eos": true)", "ignore_eos"}};
+  for (const auto& [members, param] : cases) {
+    const ApiError error = refusal_of(std::string(R"({"prompt": "x", )") + members + "}");
+    EXPECT_EQ(error.param, param) << members;
+    EXPECT_EQ(error.status, 400) << members;
+  }
+}
+
+TEST(TextRequest, TwoFormatsAreRefusedByBothNames) {
+  const auto refused = [](const std::string& members, TextPath path = TextPath::kCompletions) {
+    const char* prompt = path == TextPath::kResponses ? R"({"input": "x", )" : R"({"prompt": "x", )";
+    return std::string(refusal_of(prompt + members + "}", path).what());
+  };
+  EXPECT_EQ(refused(R"("guided_regex": "a", "response_format": {"type": "json_object"})"),
+            "guided_regex: not with response_format; set either, not both");
+  EXPECT_EQ(refused(R"("guided_regex": "a", "guided_choice": ["b"])"),
+            "guided_choice: not with guided_regex; set either, not both");
+  EXPECT_EQ(refused(R"("grammar": "a", "structured_outputs": {"json": {}})"),
+            "structured_outputs.json: not with grammar; set either, not both");
+  EXPECT_EQ(refused(R"("structured_outputs": {"json": {}, "regex": "a"})"),
+            "structured_outputs.regex: not with structured_outputs.json; set either, not both");
+  EXPECT_EQ(refused(R"("grammar": "a", "text": {"format": {"type": "json_object"}})", TextPath::kResponses),
+            "grammar: not with text.format; set either, not both");
+}
+
 TEST(TextRequest, UnsupportedMembersAreRefusedByName) {
   for (const char* name : {"tools", "tool_choice", "functions", "audio", "modalities", "suffix", "prediction",
                            "web_search_options", "messages", "max_completion_tokens", "nonsense"}) {

@@ -145,7 +145,7 @@ void check_requests(const Engine& engine, const std::vector<Request>& requests) 
       .vocab_size = engine.info().vocab_size, .context = static_cast<uint32_t>(context), .stop_tokens = {}};
   for (size_t i = 0; i < requests.size(); ++i) {
     check_request(requests[i]);
-    if (i == 0) engine.compile_json(requests[i]);
+    if (i == 0) engine.compile_constraint(requests[i]);
     std::vector<int32_t> prompt = requests[i].prompt_ids;
     if (prompt.empty()) prompt = engine.tokenize(requests[i].prompt, {.special = requests[i].special});
     if (prompt.size() >= context) {

@@ -7,6 +7,7 @@
 #include "fmt/ranges.h"
 
 #include "engine/cli/output/log.h"
+#include "engine/grammar/gbnf_parser.h"
 #include "engine/grammar/json_schema.h"
 #include "engine/runtime/options.h"
 #include "models/tokenizer/chat_template.h"
@@ -243,6 +244,7 @@ void SamplingFlags::declare(FlagSet& flags) {
     json_schema = read_text_file(parse_text(v), grammar::kMaxSchemaBytes);
   });
   flags.toggle("--json-object", "the text is a JSON object, of any kind", json_object);
+  declare_grammar(flags);
 
   flags.group("Sampling (defaults: the model's generation_config.json, else as stated)");
   flags.value("-s,--seed", "N", "seed of the random numbers; -1: a new one each run. Default: -1",
@@ -263,6 +265,18 @@ void SamplingFlags::declare(FlagSet& flags) {
       [this](const FlagValue& v) { logit_bias.push_back(parse_logit_bias(v)); });
 }
 
+void SamplingFlags::declare_grammar(FlagSet& flags) {
+  flags.value("--grammar", "GRAMMAR", "the text follows this grammar, in llama.cpp's GBNF",
+              [this](const FlagValue& v) { grammar = parse_text(v); });
+  flags.value("--grammar-file", "FILE", "the same, with the grammar in FILE", [this](const FlagValue& v) {
+    grammar = read_text_file(parse_text(v), grammar::GbnfLimits::kMaxBytes);
+  });
+  flags.value("--regex", "REGEX", "the text matches this regular expression, as a whole",
+              [this](const FlagValue& v) { regex = parse_text(v); });
+  flags.list("--choice", "TEXT", "the text is one of those that are given so",
+             [this](const FlagValue& v) { choice.push_back(parse_text(v)); });
+}
+
 Request SamplingFlags::request(const SamplingParams& defaults) const {
   Request request;
   request.sampling = apply(defaults);
@@ -274,6 +288,9 @@ Request SamplingFlags::request(const SamplingParams& defaults) const {
   request.ignore_eos = ignore_eos;
   request.json_object = json_object;
   request.json_schema = json_schema;
+  request.regex = regex;
+  request.choice = choice;
+  request.grammar = grammar;
   return request;
 }
 

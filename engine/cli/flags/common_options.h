@@ -72,6 +72,9 @@ struct SamplingFlags {
   bool ignore_eos = false;
   bool json_object = false;
   std::string json_schema;
+  std::string regex;
+  std::vector<std::string> choice;
+  std::string grammar;
 
   void declare(FlagSet& flags);
   // The given sampling parameters, with `defaults` for the others. Without -s every run draws a seed: seed().
@@ -84,6 +87,7 @@ struct SamplingFlags {
   std::vector<std::pair<const SamplingParameter*, double>> given_;
   uint64_t seed_ = random_seed();
 
+  void declare_grammar(FlagSet& flags);
   static uint64_t random_seed();
 };
 

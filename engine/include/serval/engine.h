@@ -82,13 +82,17 @@ struct Request {
   // one launch for each token, which adds the time between two launches to every token.
   uint32_t top_logprobs = 0;
   bool ignore_eos = false;  // the model's end-of-text tokens do not end the answer
-  // The text is JSON: an object, or a value that is valid under a JSON schema (docs/api.md lists the
-  // supported keywords). Only tokens that can lead to a complete value are drawn, and tokens that end the
-  // answer only when the value is complete. So the value is complete unless max_tokens, a stop string or the
-  // context ends the answer before. Set either one; neither works with min_tokens or ignore_eos. As with
-  // top_logprobs, a GPU then needs one launch for each token.
+  // The format of the text: a JSON object; a value that is valid under a JSON schema (docs/api.md lists the
+  // supported keywords); a text that matches a regular expression as a whole, is one of a list, or follows a
+  // grammar in llama.cpp's GBNF (docs/grammars.md). Only tokens that can lead to a complete text are drawn,
+  // and tokens that end the answer only when the text is complete. So it is complete unless max_tokens, a
+  // stop string or the context ends the answer before. Set at most one; none works with min_tokens or
+  // ignore_eos. As with top_logprobs, a GPU then needs one launch for each token.
   bool json_object = false;
-  std::string json_schema = {};  // up to 256 KiB
+  std::string json_schema = {};          // up to 256 KiB
+  std::string regex = {};                // UTF-8, up to 1,024 bytes
+  std::vector<std::string> choice = {};  // UTF-8, up to 10,000 texts of 256 KiB together
+  std::string grammar = {};              // up to 256 KiB
   // The answer is text or calls of tools, constrained as json_schema is. With json_object or json_schema the
   // answer is JSON or calls. Ignored with ToolChoice::kNone.
   ToolRules tools = {};
@@ -375,9 +379,10 @@ class Engine {
   std::vector<int32_t> tokenize_chat(std::span<const ChatMessage> messages,
                                      const ChatOptions& options = {}) const;
 
-  // Compiles the request's json_schema and tools in advance of submit(); the 16 most recently used are
-  // cached. kUsage for an unsupported schema. Does nothing if the request has none.
-  void compile_json(const Request& request) const;
+  // Compiles what constrains the request's text (json_schema, regex, choice, grammar, tools) in advance of
+  // submit(); the 16 most recently used are cached. kUsage for what is invalid or not supported. Does nothing
+  // if the request has none.
+  void compile_constraint(const Request& request) const;
 
   // Queues the request and returns at once. Its events come from the handle, or go to `sink` if one is given.
   // Errors: kUsage for parameters out of range, for a prompt that is empty or does not fit into the context,

@@ -7,6 +7,7 @@
 
 #include "engine/server/api/limits.h"
 #include "engine/server/api/message_blocks.h"
+#include "engine/server/api/tools.h"
 
 namespace serval::server {
 namespace {
@@ -14,22 +15,10 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr size_t kMostTools = 128;
-
-void check_name(const std::string& name, const std::string& parameter) {
-  constexpr size_t kMost = 64;
-  const auto is_allowed = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
-  };
-  if (!name.empty() && name.size() <= kMost && std::ranges::all_of(name, is_allowed)) return;
-  refuse_parameter(parameter,
-                   fmt::format("{}; expected 1 to {} letters, digits, '_' or '-'", shown_value(name), kMost));
-}
-
 std::string read_name(const BodyFields& fields) {
   const auto name = fields.text("name", SIZE_MAX);
   if (!name) refuse_parameter(fields.full_name("name"), "absent; expected a tool's name");
-  check_name(*name, fields.full_name("name"));
+  check_function_name(*name, fields.full_name("name"));
   return *name;
 }
 
@@ -84,8 +73,8 @@ ordered_json add_tool(RequestTools& tools, const BodyFields& tool, const ordered
 
 void read_list(RequestTools& tools, const json& list, const std::string& body) {
   if (!list.is_array()) refuse_parameter("tools", shown_value(list) + "; expected an array");
-  if (list.size() > kMostTools)
-    refuse_parameter("tools", fmt::format("{} tools; limit: {}", list.size(), kMostTools));
+  if (list.size() > kMaxFunctions)
+    refuse_parameter("tools", fmt::format("{} tools; limit: {}", list.size(), kMaxFunctions));
   if (list.empty()) return;
   const ordered_json written = ordered_json::parse(body).at("tools");
   ordered_json definitions = ordered_json::array();

@@ -42,6 +42,30 @@ std::vector<Parameter> sampling_parameters() {
   };
 }
 
+std::vector<Parameter> format_parameters() {
+  return {
+      {"response_format", kYes, kYes, "object", "`{\"type\": \"text\"}`",
+       "`type` is `text`, `json_object` or `json_schema`; not with `min_tokens` or `ignore_eos`",
+       "the text is JSON: any object, or valid under `json_schema.schema` ([below](#json-output))"},
+      {"structured_outputs", kYes, kYes, "object", "none",
+       "one of `json`, `regex`, `choice`, `grammar` and `json_object`; not with `response_format`, "
+       "`min_tokens` or `ignore_eos`",
+       "the format of the text, as vLLM's ([below](#other-formats))"},
+      {"guided_json", kYes, kYes, "object or string", "none", "as `structured_outputs`",
+       "`structured_outputs.json`: a JSON schema"},
+      {"guided_regex", kYes, kYes, "string", "none", "as `structured_outputs`",
+       "`structured_outputs.regex`: an expression that the whole text matches"},
+      {"guided_choice", kYes, kYes, "array of strings", "none", "as `structured_outputs`",
+       "`structured_outputs.choice`: the text is one of these"},
+      {"guided_grammar", kYes, kYes, "string", "none", "as `structured_outputs`",
+       "`structured_outputs.grammar`: a grammar in GBNF ([grammars.md](grammars.md))"},
+      {"grammar", kYes, kYes, "string", "none", "as `structured_outputs`",
+       "llama.cpp's name of `guided_grammar`; an empty one is none"},
+      {"json_schema", kYes, kYes, "object or string", "none", "as `structured_outputs`",
+       "llama.cpp's name of `guided_json`"},
+  };
+}
+
 std::vector<Parameter> conversation_parameters() {
   return {
       {"tools", kNo, kYes, "array", "none", fmt::format("0 to {}", kMaxFunctions),
@@ -125,9 +149,6 @@ std::vector<Parameter> make_parameters() {
       {"ignore_eos", kYes, kYes, "boolean", "false", "", "continues after an end-of-text token"},
       {"skip_special_tokens", kYes, kYes, "boolean", "true", "",
        "leaves control tokens out of the text; false: includes them, except the one that ends it"},
-      {"response_format", kYes, kYes, "object", "`{\"type\": \"text\"}`",
-       "`type` is `text`, `json_object` or `json_schema`; not with `min_tokens` or `ignore_eos`",
-       "the text is JSON: any object, or valid under `json_schema.schema` ([below](#json-output))"},
       {"logprobs", kYes, kYes, "completions: integer; chat: boolean", "none",
        fmt::format("{}; `true`", sampling_range::kTopLogprobs.text()),
        "log probabilities of the answer's tokens and, at each position, of this many likeliest tokens, from "
@@ -142,10 +163,11 @@ std::vector<Parameter> make_parameters() {
        "smaller values are served first"},
       {"user", kYes, kYes, "string", "none", names, "appears in the request's log line"},
   };
-  const auto insert_before = [&](const char* name, const std::vector<Parameter>& some) {
-    all.insert(std::ranges::find(all, name, &Parameter::name), some.begin(), some.end());
+  const auto insert_before = [&all](std::string_view name, const std::vector<Parameter>& more) {
+    all.insert(std::ranges::find(all, name, &Parameter::name), more.begin(), more.end());
   };
   insert_before("logit_bias", sampling_parameters());
+  insert_before("logprobs", format_parameters());
   insert_before("logprobs", more_parameters());
   insert_before("max_tokens", conversation_parameters());
   return all;
@@ -185,6 +207,7 @@ const std::vector<Neutral>& neutral_members() {
       {"spaces_between_special_tokens", yes, kTaken, kTaken, kAbsent},
       {"use_beam_search", no, kTaken, kTaken, kAbsent},
       {"length_penalty", json::array({1}), kTaken, kTaken, kAbsent},
+      {"guided_decoding_backend", json::array({"auto"}), kTaken, kTaken, kTaken},
       {"return_tokens_as_token_ids", no, kTaken, kTaken, kAbsent},
   };
   return all;

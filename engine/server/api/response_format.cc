@@ -53,11 +53,14 @@ void read_response_format(Request& request, const BodyFields& fields, const std:
     members.refuse_others({"type"});
     request.json_object = type == "json_object";
   }
-  if (type == "text") return;
+  if (type != "text") check_beside_format(request, fields, kName);
+}
+
+void check_beside_format(const Request& request, const BodyFields& fields, const std::string& format_name) {
   const bool asks = request.min_tokens > 0 || request.ignore_eos;
   for (const char* other : {"min_tokens", "ignore_eos"}) {
     if (asks && fields.find(other) != nullptr)
-      refuse_parameter(other, "not with response_format; set either, not both");
+      refuse_parameter(other, "not with " + format_name + "; set either, not both");
   }
 }
 

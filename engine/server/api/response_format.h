@@ -13,6 +13,9 @@ namespace serval::server {
 // does. Throws ApiError (400).
 void read_response_format(Request& request, const BodyFields& fields, const std::string& body);
 
+// Throws ApiError (400) for a parameter that does not work with a format, which `format_name` requires.
+void check_beside_format(const Request& request, const BodyFields& fields, const std::string& format_name);
+
 // Reads `text.format` of /v1/responses in the same way. Returns it as JSON.
 std::string read_text_format(Request& request, const BodyFields& fields, const std::string& body);
 

@@ -8,6 +8,7 @@
 #include "engine/server/api/limits.h"
 #include "engine/server/api/prompts.h"
 #include "engine/server/api/response_format.h"
+#include "engine/server/api/structured_outputs.h"
 #include "engine/server/api/tools.h"
 
 namespace serval::server {
@@ -64,7 +65,7 @@ void keep_tools(ResponseRequest& response, const BodyFields& fields, const std::
 
 void refuse_unsupported_response(const json& body) {
   for (const auto& [name, value] : body.items()) {
-    if (std::ranges::find(kKnown, name) != std::end(kKnown)) continue;
+    if (std::ranges::find(kKnown, name) != std::end(kKnown) || is_structured_output(name)) continue;
     if (has_no_effect(TextPath::kResponses, name, value)) continue;
     BodyFields(json{{name, true}}).refuse_others({});
   }

@@ -15,6 +15,7 @@
 #include "engine/server/api/prompts.h"
 #include "engine/server/api/response_format.h"
 #include "engine/server/api/response_request.h"
+#include "engine/server/api/structured_outputs.h"
 #include "engine/server/api/tools.h"
 #include "instructions/sample/ranges.h"
 
@@ -228,10 +229,11 @@ TextRequest parse_text_request(const std::string& body, TextPath path, const Mod
   asked.cache_salt = read_cache_salt(fields);
   asked.skip_special_tokens = fields.boolean("skip_special_tokens").value_or(true);
   asked.ignore_eos = fields.boolean("ignore_eos").value_or(false);
-  asked.max_reasoning_tokens =
-      static_cast<int>(fields.integer("max_reasoning_tokens", 0, INT32_MAX).value_or(-1));
+  if (const auto most = fields.integer("max_reasoning_tokens", 0, INT32_MAX))
+    asked.max_reasoning_tokens = static_cast<int>(*most);
   check_unconstrained(request);
   read_response_format(asked, fields, body);
+  read_structured_outputs(request, fields, body);
   asked.priority =
       static_cast<int>(fields.integer("priority", -api_limit::kPriority, api_limit::kPriority).value_or(0));
   read_stream(request, fields);

@@ -54,6 +54,8 @@ struct TextRequest {
   bool counts_only = false;  // the prompt is only encoded to count its tokens, so it may exceed the context
   std::string user = {};
   RequestTools tools = {};
+  // The parameter that states the format of the text, for messages about it.
+  std::string format_name = "response_format";
   ResponseRequest response = {};
 };
 

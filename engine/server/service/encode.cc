@@ -127,19 +127,14 @@ const char* name_of_prompt(TextPath path) {
   return "prompt";
 }
 
-const char* name_of_format(TextPath path) {
-  if (path == TextPath::kMessages) return "output_config.format";
-  return path == TextPath::kResponses ? "text.format" : "response_format";
-}
-
 // Compiles the format on the worker's thread. The engine then finds it in its cache.
-void compile_format(const Engine& engine, const Request& request, TextPath path) {
+void compile_format(const Engine& engine, const TextRequest& text) {
   try {
-    engine.compile_json(request);
+    engine.compile_constraint(text.request);
   } catch (const Error& error) {
     const std::string line = error.what(), tools = "tools: ";
     if (line.starts_with(tools)) refuse_parameter("tools", line.substr(tools.size()));
-    refuse_parameter(name_of_format(path), line);
+    refuse_parameter(text.format_name, line);
   }
 }
 
@@ -234,7 +229,7 @@ EncodedRequest encode(const Engine& engine, TextRequest text, const AnswerFormat
   }
   set_reasoning(encoded.text, reasoning_of(engine, encoded.text, ids.front(), formats.reasoning),
                 formats.reasoning);
-  compile_format(engine, asked, encoded.text.path);
+  compile_format(engine, encoded.text);
   encoded.shape = {asked.reasoning,
                    asked.tools.choice == ToolChoice::kNone ? ToolFormat::kNone : formats.tools};
   for (std::vector<int32_t>& prompt_ids : ids) {

@@ -1,9 +1,13 @@
 #include "engine/server/service/service.h"
 
+#include <algorithm>
+#include <array>
 #include <future>
+#include <string_view>
 #include <utility>
 
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 
 #include "engine/server/api/json_text.h"
 #include "engine/server/api/message_request.h"
@@ -73,13 +77,15 @@ HttpResponse answer_of(const HttpRequest& request, Call&& call) {
   }
 }
 
-// Clients of Anthropic's API name the version that they speak.
+// Clients of Anthropic's API name the version that they speak. What this server reads and answers is the same
+// in these.
 void check_anthropic_version(const HttpRequest& request) {
-  constexpr const char* kVersion = "2023-06-01";
-  if (request.anthropic_version.empty() || request.anthropic_version == kVersion) return;
+  constexpr std::array<std::string_view, 2> kVersions = {"2023-06-01", "2026-10-21"};
+  const std::string& version = request.anthropic_version;
+  if (version.empty() || std::ranges::find(kVersions, version) != kVersions.end()) return;
   throw ApiError(
       400, "invalid_value",
-      fmt::format("anthropic-version: {}; expected {}", shown(request.anthropic_version), kVersion),
+      fmt::format("anthropic-version: {}; expected {}", shown(version), fmt::join(kVersions, " or ")),
       "anthropic-version");
 }
 
@@ -195,9 +201,10 @@ void Service::handle(const std::shared_ptr<Exchange>& exchange) {
       return take_text(exchange, TextPath::kMessages, path, *key);
     case Action::kCountTokens:
       check_anthropic_version(request);
-      return answer_on_worker(exchange, [exchange, engine = engine_, defaults = defaults_, formats = formats_] {
-        return counted(*engine, parse_count_request(exchange->request().body, defaults), formats);
-      });
+      return answer_on_worker(
+          exchange, [exchange, engine = engine_, defaults = defaults_, formats = formats_] {
+            return counted(*engine, parse_count_request(exchange->request().body, defaults), formats);
+          });
     case Action::kTokenize:
       return answer_on_worker(
           exchange, [exchange, engine = engine_, defaults = defaults_, formats = formats_] {

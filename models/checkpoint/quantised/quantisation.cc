@@ -138,9 +138,11 @@ void refuse_unless_empty(const JsonFields& fields, std::initializer_list<const c
 
 std::string one_of(const JsonFields& fields, const char* key, const std::string& fallback,
                    std::initializer_list<const char*> supported) {
-  const std::string text = lower_case(fields.text_or(key, fallback));
+  const std::string found = fields.text_or(key, fallback);
+  const std::string text = lower_case(found);
   if (std::ranges::find(supported, text) == supported.end())
-    fields.fail(key, fmt::format("found {}; supported: {}", shown(text), fmt::join(supported, ", ")));
+    fields.fail(key, fmt::format("{}; supported: {}", found.empty() ? "missing" : "found " + shown(found),
+                                 fmt::join(supported, ", ")));
   return text;
 }
 
@@ -168,7 +170,7 @@ void read_group_size(const JsonFields& fields, const char* key, WeightScheme& sc
 
 void read_block_size(const JsonFields& fields, const char* key, const json& size, WeightScheme& scheme) {
   const auto is_size = [](const json& number) {
-    return number.is_number_unsigned() && number >= 1 && number <= Limits::kMaxBlock;
+    return number.is_number_integer() && number >= 1 && number <= Limits::kMaxBlock;
   };
   if (!size.is_array() || size.size() != 2 || !is_size(size[0]) || !is_size(size[1]))
     fields.fail(key,

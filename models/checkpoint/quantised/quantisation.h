@@ -38,7 +38,7 @@ struct Quantisation {
   // True if each matrix that a group targets must be stored quantised. Otherwise one that is stored in BF16,
   // F16 or F32 is used as it is.
   bool targets_are_complete = false;
-  std::vector<std::string> notices;  // each one line: what the file asks for and is not done
+  std::vector<std::string> notices;  // each one line: a setting that is not applied
 
   // How a module's weight, such as "model.layers.0.mlp.up_proj", is stored; null: not quantised.
   const WeightScheme* scheme_of(std::string_view module) const;
