@@ -29,7 +29,7 @@ test|curl|optional|a client of serval serve, as README.md has it
 test|libtorch-dev|optional|the reference model that answers are checked against
 test|libopenblas0-pthread|optional|its fp32 products, thirty times as fast as with the default BLAS
 ray|python3-venv|module venv|an environment for Ray, which comes from PyPI
-python|python3-dev|header Python.h|Python's headers
+python|python3-dev|header Python.h|headers of Python
 python|python3-venv|module venv|environments in which wheels are built and tested
 package|dpkg-dev|command dpkg-shlibdeps|finds what a package depends on
 test|haproxy|optional|the balancer before which replicas are tried
