@@ -131,8 +131,8 @@ main() {
   if [[ $# -eq 0 ]]; then set -- usage; fi
   for purpose in "$@"; do
     case ${purpose} in
-      demo | chat | test | bench | check | fuzz | coverage | package | ray) ;;
-      *) echo "usage: tools/install_packages.sh [demo|chat|test|bench|check|fuzz|coverage|package|ray]..." >&2; exit 2 ;;
+      demo | chat | test | bench | check | fuzz | coverage | package | python | ray | tidy) ;;
+      *) echo "usage: tools/install_packages.sh [demo|chat|test|bench|check|fuzz|coverage|package|python|ray|tidy]..." >&2; exit 2 ;;
     esac
   done
   local rows missing optional reason
