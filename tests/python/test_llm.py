@@ -146,7 +146,7 @@ def test_other_threads_run_meanwhile(llm: LLM) -> None:
 
     thread = threading.Thread(target=count)
     thread.start()
-    llm.generate("Once upon a time", SamplingParams(max_tokens=200, ignore_eos=True))
+    llm.generate(["Once upon a time"] * 32, SamplingParams(max_tokens=400, ignore_eos=True))
     done.set()
     thread.join()
     assert counted > 20
@@ -157,7 +157,7 @@ def test_ctrl_c_cancels(llm: LLM) -> None:
     timer.start()
     begin = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        llm.generate(["Once"] * 16, SamplingParams(max_tokens=400, ignore_eos=True))
+        llm.generate(["Once"] * 500, SamplingParams(max_tokens=400, ignore_eos=True))
     assert time.monotonic() - begin < 30
     deadline = time.monotonic() + 30
     while llm.stats.running + llm.stats.waiting > 0 and time.monotonic() < deadline:
