@@ -64,8 +64,8 @@ void check_texts(const char* field, const std::vector<std::string>& texts, size_
 }
 
 // The field because of which the text is constrained; null: none.
-const char* constraining_field(const Request& request) {
-  if (const auto format = format_of(request)) return grammar::name_of(format->kind);
+const char* constraining_field(const Request& request, const std::optional<grammar::Format>& format) {
+  if (format) return grammar::name_of(format->kind);
   if (request.tools.choice != ToolChoice::kNone) return "tools";
   return request.max_reasoning_tokens >= 0 ? "max_reasoning_tokens" : nullptr;
 }
@@ -93,7 +93,7 @@ void check_constraints(const Request& request) {
   const std::optional<grammar::Format> format = format_of(request);
   if (format && (!is_utf8(format->text) || !std::ranges::all_of(format->choices, is_utf8)))
     refuse(fmt::format("{}: not UTF-8", grammar::name_of(format->kind)));
-  const char* name = constraining_field(request);
+  const char* name = constraining_field(request, format);
   if (name == nullptr) return;
   if (request.min_tokens > 0) refuse(fmt::format("{}: not with min_tokens; set either, not both", name));
   if (request.ignore_eos) refuse(fmt::format("{}: not with ignore_eos; set either, not both", name));
