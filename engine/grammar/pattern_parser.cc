@@ -209,13 +209,10 @@ class Parser {
   // Reads one code point of the UTF-8 pattern.
   uint32_t character() {
     if (at_ >= text_.size()) refuse_pattern("ends too early");
-    const auto lead = static_cast<uint8_t>(text_[at_++]);
-    if (lead < 0x80) return lead;
-    const int more = lead < 0xE0 ? 1 : lead < 0xF0 ? 2 : 3;
-    uint32_t value = lead & (0x3FU >> more);
-    for (int i = 0; i < more && at_ < text_.size(); ++i)
-      value = value << 6 | (static_cast<uint8_t>(text_[at_++]) & 0x3FU);
-    return value;
+    std::string_view rest = text_.substr(at_);
+    const uint32_t code_point = grammar::take_code_point(rest);
+    at_ = text_.size() - rest.size();
+    return code_point;
   }
 
   struct Escape {
