@@ -103,6 +103,13 @@ std::vector<std::string> BodyFields::filled_texts(const char* name, size_t most,
   return texts;
 }
 
+const json& object_in(const json& of, const char* member, const std::string& name) {
+  const auto found = of.find(member);
+  if (found == of.end()) refuse_parameter(name, "absent; expected an object");
+  if (!found->is_object()) refuse_parameter(name, shown_value(*found) + "; expected an object");
+  return *found;
+}
+
 std::vector<int32_t> token_ids_of(const json& array, const std::string& name, size_t most) {
   if (!array.is_array()) refuse_parameter(name, shown_value(array) + "; expected an array of token ids");
   if (array.size() > most) refuse_parameter(name, fmt::format("{} tokens; limit: {}", array.size(), most));

@@ -49,6 +49,9 @@ class BodyFields {
   std::string prefix_;
 };
 
+// The member of `of`, which must be an object. Messages call it `name`.
+const nlohmann::json& object_in(const nlohmann::json& of, const char* member, const std::string& name);
+
 // The elements of an array of token ids. Messages call the array `name`.
 std::vector<int32_t> token_ids_of(const nlohmann::json& array, const std::string& name, size_t most);
 

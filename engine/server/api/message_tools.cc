@@ -15,12 +15,7 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-std::string read_name(const BodyFields& fields) {
-  const auto name = fields.text("name", SIZE_MAX);
-  if (!name) refuse_parameter(fields.full_name("name"), "absent; expected a tool's name");
-  check_function_name(*name, fields.full_name("name"));
-  return *name;
-}
+constexpr const char* kTool = "tool";
 
 void check_schema(const BodyFields& tool) {
   const json* schema = tool.find("input_schema");
@@ -57,7 +52,7 @@ ordered_json add_tool(RequestTools& tools, const BodyFields& tool, const ordered
   check_cache_control(tool);
   check_neutral(tool);
   const auto description = tool.text("description", SIZE_MAX);
-  ToolFunction function{.name = read_name(tool)};
+  ToolFunction function{.name = required_function_name(tool, kTool)};
   check_schema(tool);
   const ordered_json& schema = written.at("input_schema");
   function.parameters = schema.dump();
@@ -107,7 +102,7 @@ void read_choice(RequestTools& tools, const json& value) {
   if (is_none) tools.choice = ToolChoice::kNone;
   if (is_named || type == "any") tools.choice = ToolChoice::kRequired;
   if (!is_named) return;
-  tools.chosen = read_name(choice);
+  tools.chosen = required_function_name(choice, kTool);
   if (std::ranges::find(tools.functions, tools.chosen, &ToolFunction::name) == tools.functions.end())
     refuse_parameter(name + ".name", shown_value(tools.chosen) + "; no tool has this name");
 }

@@ -86,7 +86,7 @@ std::vector<Parameter> conversation_parameters() {
   };
 }
 
-// Of vLLM's API.
+// Parameters that vLLM adds to OpenAI's.
 std::vector<Parameter> more_parameters() {
   using namespace api_limit;
   return {

@@ -11,13 +11,6 @@ using nlohmann::json;
 
 constexpr const char* kName = "response_format";
 
-const json& object_in(const json& of, const char* member, const std::string& name) {
-  const auto found = of.find(member);
-  if (found == of.end()) refuse_parameter(name, "absent; expected an object");
-  if (!found->is_object()) refuse_parameter(name, shown_value(*found) + "; expected an object");
-  return *found;
-}
-
 // "text", "json_object" or "json_schema".
 std::string type_of(const BodyFields& members) {
   const auto type = members.text("type", api_limit::kNameBytes);

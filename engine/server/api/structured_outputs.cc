@@ -92,13 +92,13 @@ class Reader {
   void read(std::span<const Source> sources, const BodyFields& fields, const ordered_json& written) {
     for (const Source& source : sources) {
       if (fields.find(source.name) == nullptr) continue;
-      Request alone;
-      source.read(alone, fields, source.name, written);
-      if (!has_format(alone)) continue;
+      Request second;
+      Request& target = stated_.empty() ? request_ : second;
+      source.read(target, fields, source.name, written);
+      if (!has_format(target)) continue;
       const std::string name = fields.full_name(source.name);
       if (!stated_.empty()) refuse_parameter(name, "not with " + stated_ + "; set either, not both");
       stated_ = name;
-      source.read(request_, fields, source.name, written);
     }
   }
   const std::string& stated() const { return stated_; }

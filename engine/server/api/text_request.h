@@ -42,8 +42,8 @@ struct TextRequest {
   bool include_usage = false;
   bool logprobs = false;
   bool echo = false;
-  // Of request.n answers to each prompt, this many are returned: those whose tokens are the likeliest, as the
-  // mean of their log probabilities. request.n: all, in their order.
+  // Number of the request.n answers to each prompt that are returned: those with the highest mean log
+  // probability of their tokens. request.n: all, in their order.
   int answers = 1;
   bool return_token_ids = false;
   std::vector<std::vector<int32_t>> prompt_ids =

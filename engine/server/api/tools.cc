@@ -18,13 +18,6 @@ using nlohmann::ordered_json;
 constexpr const char* kTools = "tools";
 constexpr const char* kChoice = "tool_choice";
 
-const json& object_in(const json& of, const char* member, const std::string& name) {
-  const auto found = of.find(member);
-  if (found == of.end()) refuse_parameter(name, "absent; expected an object");
-  if (!found->is_object()) refuse_parameter(name, shown_value(*found) + "; expected an object");
-  return *found;
-}
-
 void check_type(const BodyFields& fields) {
   const auto type = fields.text("type", api_limit::kNameBytes);
   if (type != "function")
@@ -32,12 +25,7 @@ void check_type(const BodyFields& fields) {
                      (type ? shown_value(*type) : "absent") + "; only function is supported");
 }
 
-std::string name_in(const BodyFields& fields) {
-  const auto name = fields.text("name", SIZE_MAX);
-  if (!name) refuse_parameter(fields.full_name("name"), "absent; expected a function's name");
-  check_function_name(*name, fields.full_name("name"));
-  return *name;
-}
+constexpr const char* kFunction = "function";
 
 // `schema`: the member `parameters` in the order of the body.
 std::string parameters_in(const BodyFields& fields, const ordered_json& schema) {
@@ -72,7 +60,7 @@ Tool read_tool(const json& tool, const ordered_json& written, const std::string&
   }
   const ordered_json& members = is_nested ? written.at("function") : written;
   fields.text("description", SIZE_MAX);
-  ToolFunction function{.name = name_in(fields),
+  ToolFunction function{.name = required_function_name(fields, kFunction),
                         .parameters = parameters_in(fields, members.value("parameters", ordered_json())),
                         .strict = fields.boolean("strict").value_or(false)};
   if (is_nested) return {std::move(function), written};
@@ -105,13 +93,13 @@ std::string chosen_function(const json& choice, ToolShape shape) {
   check_type(outer);
   if (shape == ToolShape::kResponses) {
     outer.refuse_others({"type", "name"});
-    return name_in(outer);
+    return required_function_name(outer, kFunction);
   }
   outer.refuse_others({"type", "function"});
   const std::string inside = std::string(kChoice) + ".function";
   const BodyFields fields(object_in(choice, "function", inside), inside + ".");
   fields.refuse_others({"name"});
-  return name_in(fields);
+  return required_function_name(fields, kFunction);
 }
 
 void read_choice(RequestTools& tools, const json& choice, ToolShape shape) {
@@ -139,6 +127,13 @@ void check_function_name(const std::string& name, const std::string& parameter) 
   if (!name.empty() && name.size() <= kMost && std::ranges::all_of(name, is_allowed)) return;
   refuse_parameter(parameter,
                    fmt::format("{}; expected 1 to {} letters, digits, '_' or '-'", shown_value(name), kMost));
+}
+
+std::string required_function_name(const BodyFields& fields, const char* what) {
+  const auto name = fields.text("name", SIZE_MAX);
+  if (!name) refuse_parameter(fields.full_name("name"), fmt::format("absent; expected a {}'s name", what));
+  check_function_name(*name, fields.full_name("name"));
+  return *name;
 }
 
 std::string call_arguments(const BodyFields& fields) {

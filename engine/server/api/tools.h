@@ -21,6 +21,9 @@ RequestTools read_tools(const BodyFields& fields, const std::string& body, ToolS
 // Throws ApiError (400) unless `name` is 1 to 64 letters, digits, '_' and '-'.
 void check_function_name(const std::string& name, const std::string& parameter);
 
+// The member "name", checked likewise. A message about its absence says `what` has the name: "function".
+std::string required_function_name(const BodyFields& fields, const char* what);
+
 // The arguments of a call in a conversation, as they are given; "{}" for an empty text. Throws ApiError (400)
 // unless they are a JSON object.
 std::string call_arguments(const BodyFields& fields);

@@ -29,7 +29,7 @@ class ApiKeys {
   // The name of the key in the header's value `authorization`; null if it is not one of the keys. Without
   // keys, always "anonymous".
   const std::string* name_of(std::string_view authorization) const;
-  // The same for a key itself, as the header X-Api-Key has it.
+  // Likewise, for the value of the header X-Api-Key, which is a key alone.
   const std::string* name_of_key(std::string_view key) const;
 
  private:
