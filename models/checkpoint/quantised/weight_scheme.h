@@ -32,8 +32,8 @@ struct WeightScheme {
   Granularity granularity = Granularity::kTensor;
   int64_t block_rows = 0, block_cols = 0;
   bool has_zero_points = false;
-  // Of kGptq: zero points are stored less one, subtracted from whole words if `zeros_borrow`; columns have
-  // their groups in g_idx, which must be stored.
+  // kGptq only. Zero points are stored less one, subtracted from whole words if `zeros_borrow`. With
+  // `needs_g_idx` the file must have g_idx, the groups of the columns.
   bool zeros_less_one = false, zeros_borrow = false, needs_g_idx = false;
 
   int bits() const { return type == CodeType::kUint4 ? 4 : 8; }
