@@ -49,9 +49,12 @@ class Server:
                 raise AssertionError(f"no {text!r} in {self.log}")
             return found()
 
+    def connect(self):
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+
     def ask(self, method, path, body=None, headers=None):
         """Returns (status, headers, body as bytes)."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        connection = self.connect()
         try:
             payload = json.dumps(body) if isinstance(body, (dict, list)) else body
             connection.request(method, path, payload, headers or {})
@@ -70,7 +73,7 @@ class Server:
 
     def stream(self, path, body):
         """Yields the events of a stream as they arrive."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        connection = self.connect()
         try:
             connection.request("POST", path, json.dumps({**body, "stream": True}))
             answer = connection.getresponse()

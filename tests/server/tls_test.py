@@ -41,27 +41,6 @@ class TlsServer(Server):
         context = ssl.create_default_context(cafile=path("server.crt"))
         return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=PATIENCE, context=context)
 
-    def ask(self, method, target, body=None, headers=None):
-        connection = self.connect()
-        try:
-            connection.request(method, target, json.dumps(body) if body else None, headers or {})
-            answer = connection.getresponse()
-            return answer.status, dict(answer.getheaders()), answer.read()
-        finally:
-            connection.close()
-
-    def stream(self, target, body):
-        connection = self.connect()
-        try:
-            connection.request("POST", target, json.dumps({**body, "stream": True}))
-            answer = connection.getresponse()
-            assert answer.status == 200, answer.read()
-            for line in answer:
-                if line.startswith(b"data: ") and line != b"data: [DONE]\n":
-                    yield json.loads(line[6:])
-        finally:
-            connection.close()
-
 
 class Tls(Case):
     FLAGS = ("--ssl-certfile", path("server.crt"), "--ssl-keyfile", path("server.key"))
