@@ -7,24 +7,10 @@ namespace {
 
 namespace nb = nanobind;
 
-const char* name_of(ErrorKind kind) {
-  switch (kind) {
-    case ErrorKind::kRuntime:
-      return "runtime";
-    case ErrorKind::kUsage:
-      return "usage";
-    case ErrorKind::kOutOfMemory:
-      return "out_of_memory";
-    case ErrorKind::kDeviceFault:
-      return "device_fault";
-  }
-  return "runtime";
-}
-
-// Raises serval.Error(message, kind, exit_code), which the package defines in Python.
+// Raises serval.Error(message, exit_code), which the package defines in Python.
 void raise(const Error& error) {
   const nb::object type = nb::module_::import_("serval._errors").attr("Error");
-  const nb::object value = type(error.what(), name_of(error.kind()), error.exit_code());
+  const nb::object value = type(error.what(), error.exit_code());
   PyErr_SetObject(type.ptr(), value.ptr());
 }
 

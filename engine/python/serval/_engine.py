@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 from serval import _serval
-from serval._errors import Error
+from serval._errors import USAGE, Error
 from serval.sampling_params import SamplingParams
 
 Message = Mapping[str, str]
@@ -39,11 +39,11 @@ def options_of(model: str, options: Mapping[str, Any]) -> _serval.EngineOptions:
         if name == "tensor_parallel_size":
             name, value = "gpus", list(range(value)) if value > 1 else []
         if not hasattr(out, name):
-            raise Error(f"{given}: no such option; help(serval.LLM) lists them", "usage", 2)
+            raise Error(f"{given}: no such option; help(serval.LLM) lists them", USAGE)
         try:
             setattr(out, name, str(value) if isinstance(value, Path) else value)
         except (TypeError, OverflowError) as error:
-            raise Error(f"{given}: {value!r} is not a value of its type or range", "usage", 2) from error
+            raise Error(f"{given}: {value!r} is not a value of its type or range", USAGE) from error
     if not out.model and out.random_weights is None:
         out.model = str(bundled_model())
     return out
@@ -99,5 +99,5 @@ def params_for(
     if isinstance(params, SamplingParams):
         return [params] * count
     if len(params) != count:
-        raise Error(f"sampling_params: {len(params)} for {count} prompts", "usage", 2)
+        raise Error(f"sampling_params: {len(params)} for {count} prompts", USAGE)
     return list(params)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from serval import _serval
-from serval._errors import KINDS, Error
+from serval._errors import Error
 
 IntArray = npt.NDArray[np.int32]
 FloatArray = npt.NDArray[np.float32]
@@ -72,7 +72,7 @@ class RequestOutput:
 def completion_of(index: int, response: _serval.Response) -> CompletionOutput:
     """Raises the answer's `Error` if it ended with one."""
     if response.finish == "error":
-        raise Error(response.error, KINDS[response.error_exit_code], response.error_exit_code)
+        raise Error(response.error, response.error_exit_code)
     tops = [[Logprob(t.token, t.log_probability) for t in tokens] for tokens in response.top_logprobs]
     reason = "stop" if response.finish == "eos" else response.finish
     return CompletionOutput(

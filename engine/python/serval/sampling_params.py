@@ -7,7 +7,7 @@ import json
 from typing import Any, Mapping, Sequence
 
 from serval import _serval
-from serval._errors import Error
+from serval._errors import USAGE, Error
 
 
 @dataclasses.dataclass
@@ -68,14 +68,14 @@ class SamplingParams:
                 try:
                     setattr(target, name, value)
                 except (TypeError, OverflowError) as error:
-                    raise Error(f"{name}: {value!r} is not a value of its type or range", "usage", 2) from error
+                    raise Error(f"{name}: {value!r} is not a value of its type or range", USAGE) from error
         return request
 
     def _sampling(self) -> dict[str, Any]:
         return {
             "temperature": self.temperature,
             "top_p": self.top_p,
-            "top_k": max(self.top_k, 0) if self.top_k == -1 else self.top_k,
+            "top_k": 0 if self.top_k == -1 else self.top_k,
             "min_p": self.min_p,
             "presence_penalty": self.presence_penalty,
             "frequency_penalty": self.frequency_penalty,
