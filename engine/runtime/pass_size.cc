@@ -29,9 +29,8 @@ uint64_t bytes_of_row(const Model& model) {
   return residual + sums + projected + attention + static_cast<uint64_t>(model.intermediate_size) * kBf16;
 }
 
-uint64_t bytes_of_all_rows(const Model& model, const ProgramLimits& limits) {
-  const uint64_t logits =
-      uint64_t{std::max(limits.slots(), kLeastLogitRows)} * static_cast<uint64_t>(model.vocab_size) * kF32;
+uint64_t bytes_of_all_rows(const Model& model) {
+  const uint64_t logits = uint64_t{kMostLogitRows} * static_cast<uint64_t>(model.vocab_size) * kF32;
   const auto group = static_cast<uint64_t>(model.num_heads / model.num_kv_heads);
   const uint64_t partial =
       uint64_t{kAttentionPlaces} * group * (static_cast<uint64_t>(model.head_dim) + 2) * kF32;
@@ -60,7 +59,7 @@ uint32_t gpu_batch_tokens(const Model& model, const ModelBytes& bytes, const Pro
   if (!can_multiply_tiles(model, limits.ranks)) return least;
   const uint64_t cached_tokens = tokens_of_cache(limits);
   const uint64_t cache = cached_tokens * bytes.kv_of_token;
-  const uint64_t taken = bytes.weights + cache + bytes_of_all_rows(model, limits);
+  const uint64_t taken = bytes.weights + cache + bytes_of_all_rows(model);
   const uint64_t left = free_bytes - std::min(free_bytes, taken);
   uint32_t tokens = tokens_of_short_pass(bytes.weights);
   while (tokens > kDefaultRows && (tokens > cached_tokens || tokens * bytes_of_row(model) > left))

@@ -110,6 +110,11 @@ void TorchBackend::sample_rows() {
     const PassRow& row = own_.rows[r];
     if (!row_wants_logits(row)) continue;
     const SequenceSlot& slot = own_.slots[row.slot];
+    if (slot.num_top > 0) list_top(row_logits(r), slot.num_top, candidates_, state_.top[r]);
+    if (row_has_target(row)) {
+      own_.sampled[r] = score_token(row_logits(r), row.target);
+      continue;
+    }
     if ((slot.extras & kMasksTokens) != 0 && !state_.has_mask(row.slot, row.position + 1))
       throw Error(ErrorKind::kRuntime,
                   fmt::format("torch: row {}: the token at position {} has no mask", r, row.position + 1));
@@ -118,7 +123,6 @@ void TorchBackend::sample_rows() {
         own_.history_of(row.slot).first(std::min(slot.history_length, own_.limits.max_context)),
         state_.mask_of(row.slot)};
     own_.sampled[r] = sample_token(row_logits(r), slot, row.position + 1, candidates_, adjustments);
-    if (slot.num_top > 0) list_top(row_logits(r), slot.num_top, candidates_, state_.top[r]);
   }
 }
 

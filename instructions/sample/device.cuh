@@ -74,20 +74,24 @@ struct DeviceOp<Sample> : GroupOp {
     const uint32_t index = scratch.asked.row;
     const Sample& op = *scratch.asked.op;
     const float largest = sample::logit_of(s.first), log_sum = logf(s.sum);
+    const int32_t target = group.rows[index].target;
+    const bool has_target = target != kNoTarget;
     sample::RankKey drawn = s.first;
     float logit = largest;
-    if (p.temperature > 0 || p.extras != 0) {
-      const bool adjusts = (p.extras & kAdjustsLogits) != 0;
-      const uint32_t listed = num_listed(op, group, index, p);
+    const uint32_t listed = num_listed(op, group, index, p);
+    if (has_target ? listed > 0 : p.temperature > 0 || p.extras != 0) {
+      const bool adjusts = !has_target && (p.extras & kAdjustsLogits) != 0;
       const uint32_t position = group.rows[index].position + 1;
       const sample::LogitsRow row = logits_of(group, scratch.asked);
       const sample::UnitLogits units = units_of(group, scratch.asked);
       sample::Candidates candidates(group, scratch, row, units);
       float thread_largest = s.thread_largest;
       uint32_t adjusted = 0;
-      // Each turn lists the next candidate of the original row; the last turn draws one.
+      // Each turn lists the next candidate of the original row; the last turn draws one, unless there is a
+      // target.
+      const uint32_t turns = has_target ? listed : listed + 1;
 #pragma unroll 1
-      for (uint32_t turn = 0; turn <= listed; ++turn) {
+      for (uint32_t turn = 0; turn < turns; ++turn) {
         const bool draws = turn == listed;
         if (draws && adjusts) {
           adjusted = adjustments_of(op, group, row, units)
@@ -117,10 +121,14 @@ struct DeviceOp<Sample> : GroupOp {
         logit = sample::clean(row.logit(sample::token_of(drawn)));
       }
     }
-    const float log_probability = sample::shortfall(logit, largest) - log_sum;
-    if (group.thread == 0) {
-      store(group.tensor<&Sample::sampled, SampledToken>() + index, sample::token_of(drawn), log_probability);
+    uint32_t token = sample::token_of(drawn);
+    if (has_target) {
+      token = static_cast<uint32_t>(target);
+      logit = sample::clean(logits_of(group, scratch.asked).logit(token));
     }
+    const float log_probability = sample::shortfall(logit, largest) - log_sum;
+    if (group.thread == 0)
+      store(group.tensor<&Sample::sampled, SampledToken>() + index, token, log_probability);
   }
 
   static __device__ __forceinline__ void store(SampledToken* to, uint32_t token, float log_probability) {

@@ -15,6 +15,7 @@ namespace {
 struct Draw {
   uint32_t row;
   uint32_t position;  // of the token to be drawn
+  int32_t target;     // PassRow::target
   SequenceSlot slot;
   std::vector<float> logits;
   std::vector<TokenBias> biases;
@@ -55,7 +56,8 @@ void load_mask(const Sample& op, const HostMemory& m, uint32_t slot_index, Draw&
 
 // The caller may write the mask's position while a launch runs.
 bool has_mask(const Sample& op, const HostMemory& m, const PassRow& row) {
-  if ((m.data<const SequenceSlot>(op.slots)[row.slot].extras & kMasksTokens) == 0) return true;
+  if (row_has_target(row) || (m.data<const SequenceSlot>(op.slots)[row.slot].extras & kMasksTokens) == 0)
+    return true;
   const std::atomic_ref position(mask_of(op, m, row.slot)[mask_words(op.vocab)]);
   return mask_is_for(position.load(std::memory_order_acquire), row.position + 1);
 }
@@ -69,11 +71,13 @@ void load(const Sample& op, const HostMemory& m, Local& l) {
     Draw& draw = l.draws[l.count++];
     draw.row = r;
     draw.position = row.position + 1;
+    draw.target = row.target;
     draw.slot = m.data<const SequenceSlot>(op.slots)[row.slot];
     draw.biases.clear();
     draw.history.clear();
-    if ((draw.slot.extras & kAdjustsLogits) != 0) load_adjustments(op, m, row.slot, draw);
-    if ((draw.slot.extras & kMasksTokens) != 0) load_mask(op, m, row.slot, draw);
+    const uint32_t extras = row_has_target(row) ? 0 : draw.slot.extras;
+    if ((extras & kAdjustsLogits) != 0) load_adjustments(op, m, row.slot, draw);
+    if ((extras & kMasksTokens) != 0) load_mask(op, m, row.slot, draw);
     const float* logits = m.data<const float>(op.logits) + size_t{r} * op.vocab;
     draw.logits.assign(logits, logits + op.vocab);
   }
@@ -81,8 +85,9 @@ void load(const Sample& op, const HostMemory& m, Local& l) {
 
 void compute(const Sample&, const HostMemory&, Local& l) {
   for (Draw& draw : std::span(l.draws).first(l.count)) {
-    draw.token = sample_token(draw.logits, draw.slot, draw.position, l.candidates,
-                              {draw.biases, draw.history, draw.mask});
+    draw.token = draw.target != kNoTarget ? score_token(draw.logits, draw.target)
+                                          : sample_token(draw.logits, draw.slot, draw.position, l.candidates,
+                                                         {draw.biases, draw.history, draw.mask});
     const bool lists = (draw.slot.extras & kListsTop) != 0;
     draw.listed = lists ? list_top(draw.logits, draw.slot.num_top, l.candidates, draw.top) : 0;
   }

@@ -1,5 +1,6 @@
-// Draws the next tokens of some rows from their logits, with their slots' parameters (rules: sampler.h). GPU
-// kernels process one row an instance, except those of tiles.
+// Draws the next tokens of some rows from their logits, with their slots' parameters (rules: sampler.h). For
+// a row with a target (PassRow) it draws none and gives the target's log-probability. GPU kernels process one
+// row an instance, except those of tiles.
 #pragma once
 
 #include <algorithm>
@@ -57,7 +58,8 @@ struct Sample {
     v(&Sample::adjustments, "adjustments", "in: biases and tokens of sequences that ask for them");
     v(&Sample::masks, "masks",
       "in: tokens that sequences may draw, of those that ask for it; the host's, waited for");
-    v(&Sample::sampled, "sampled", "out [max_rows]: tokens and their log-probabilities");
+    v(&Sample::sampled, "sampled",
+      "out [max_rows]: tokens, drawn or the rows' targets, with log-probabilities");
     v(&Sample::top, "top", "out [logit_rows]: likeliest tokens of sequences that ask for them");
     v(&Sample::saved, "saved", "scratch [records, saved_cols()] f32: logits that were adjusted");
     v(&Sample::record, "record", "which row of saved");

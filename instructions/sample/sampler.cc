@@ -182,6 +182,10 @@ SampledToken sample_token(std::span<const float> logits, const SequenceSlot& slo
     apply_temperature(slot.temperature, candidates);
     token = draw(uniform(slot.seed, slot.sequence, position), candidates);
   }
+  return score_token(logits, token);
+}
+
+SampledToken score_token(std::span<const float> logits, int32_t token) {
   return {token, log_softmax(logits).of(logits[static_cast<size_t>(token)])};
 }
 

@@ -42,6 +42,10 @@ struct SlotAdjustments {
 SampledToken sample_token(std::span<const float> logits, const SequenceSlot& slot, uint32_t position,
                           std::vector<Candidate>& candidates, const SlotAdjustments& adjustments = {});
 
+// The token with its log-probability under the softmax of the logits, as sample_token() computes it. It must
+// be in the vocabulary.
+SampledToken score_token(std::span<const float> logits, int32_t token);
+
 // Lists the first num_top candidates of the original logits with their log-probabilities, at most
 // kMaxTopTokens and the vocabulary. Returns their number.
 uint32_t list_top(std::span<const float> logits, uint32_t num_top, std::vector<Candidate>& candidates,

@@ -169,7 +169,7 @@ class Builder {
   const uint32_t square_cols_;
   const uint32_t projection_parts_;  // of the columns of Q, K and V (instructions/common/column_parts.h)
   uint32_t kv_blocks_;
-  const uint32_t logit_rows_;
+  const uint32_t logit_rows_, drawing_rows_;
   uint32_t splits_;  // of each KV head's leaves
   Graph graph_;
   std::map<std::string, WeightSpec> weights_;  // by name
@@ -201,6 +201,7 @@ Builder::Builder(const LlamaConfig& config, const GraphOptions& options)
       kv_blocks_(options.kv_blocks > 0 ? options.kv_blocks
                                        : options.sequences * blocks_for_tokens(options.context)),
       logit_rows_(logit_rows({.rows = options.rows, .sequences = options.sequences})),
+      drawing_rows_(drawing_rows({.rows = options.rows, .sequences = options.sequences})),
       splits_(std::clamp(options.sms / kv_heads_, 1U, leaves_for_tokens(options.context))) {
   // A short sequence has a single leaf. With at least as many splits as slots, short sequences do not share a
   // split.
@@ -964,26 +965,35 @@ void Builder::lm_head() {
 
 void Builder::sample_and_advance() {
   graph_.begin_stage("sample");
-  uint32_t record = 0;
-  split(logit_rows_, sample_records(), [&](uint32_t first, uint32_t count) {
-    graph_.add(Sample{.logits = logits_,
-                      .unit_softmax = unit_softmax_,
-                      .rows = rows_,
-                      .slots = slots_,
-                      .adjustments = adjustments_,
-                      .masks = masks_,
-                      .sampled = sampled_,
-                      .top = top_,
-                      .saved = saved_,
-                      .record = record++,
-                      .records = sample_records(),
-                      .first_row = first,
-                      .num_rows = count,
-                      .vocab = vocab_,
-                      .max_rows = options_.rows,
-                      .max_sequences = options_.sequences,
-                      .max_context = options_.context});
-  });
+  Sample op{.logits = logits_,
+            .unit_softmax = unit_softmax_,
+            .rows = rows_,
+            .slots = slots_,
+            .adjustments = adjustments_,
+            .masks = masks_,
+            .sampled = sampled_,
+            .top = top_,
+            .saved = saved_,
+            .record = 0,
+            .records = sample_records(),
+            .first_row = 0,
+            .num_rows = 0,
+            .vocab = vocab_,
+            .max_rows = options_.rows,
+            .max_sequences = options_.sequences,
+            .max_context = options_.context};
+  const auto add_rows = [&](uint32_t begin, uint32_t end) {
+    op.record = 0;
+    split(end - begin, sample_records(), [&](uint32_t first, uint32_t count) {
+      op.first_row = begin + first;
+      op.num_rows = count;
+      graph_.add(op);
+      ++op.record;
+    });
+  };
+  // Passes that only draw have the first rows: these are divided among all instances.
+  add_rows(0, drawing_rows_);
+  add_rows(drawing_rows_, logit_rows_);
   graph_.begin_stage("advance");
   graph_.add(Advance{.sampled = sampled_,
                      .host_stop = host_stop_,

@@ -39,6 +39,7 @@ struct Case {
   std::vector<int32_t> history = {};
   std::vector<TokenBias> biases = {};
   std::vector<uint32_t> mask = {};  // empty: none
+  int32_t target = kNoTarget;       // PassRow::target
 };
 
 // The slot with the counts of the case's history, biases and mask.
@@ -242,8 +243,11 @@ class Rows {
                 bench_.data<float>(logits_) + size_t{row} * vocab_);
       bench_.data<SequenceSlot>(slots_)[slot] = slot_of(*cases[i]);
       fill_extras(*cases[i], slot);
-      bench_.data<PassRow>(rows_)[row] = {
-          .active = 1, .wants_logits = 1, .slot = slot, .position = cases[i]->position};
+      bench_.data<PassRow>(rows_)[row] = {.active = 1,
+                                          .wants_logits = 1,
+                                          .slot = slot,
+                                          .position = cases[i]->position,
+                                          .target = cases[i]->target};
     }
     fill_unit_softmax(bench_, logits_, unit_softmax_);
   }
@@ -282,6 +286,10 @@ class Judge {
     ++draws_;
     ASSERT_GE(gpu.token, 0);
     ASSERT_LT(static_cast<size_t>(gpu.token), c.logits.size());
+    if (c.target != kNoTarget) {
+      EXPECT_EQ(gpu.token, c.target) << describe(c);
+      return judge_probability(c, gpu.log_probability, score_token(c.logits, c.target).log_probability);
+    }
     const SampledToken host =
         sample_token(c.logits, slot_of(c), c.position + 1, candidates_, {c.biases, c.history, c.mask});
     if (!c.mask.empty() && !mask_allows(c.mask, static_cast<uint32_t>(host.token))) {
@@ -482,6 +490,7 @@ Case random_case(Random& random, uint32_t vocab) {
   fill_history(random, c);
   if (random.chance(0.5)) fill_biases(random, c);
   if (random.chance(0.3)) fill_mask(random, c);
+  if (random.chance(0.2)) c.target = static_cast<int32_t>(random.below(vocab));
   return c;
 }
 
@@ -586,6 +595,28 @@ TEST(SampleOnGpu, TheLogProbabilityIsNanIfAndOnlyIfALogitIsNotFinite) {
         EXPECT_EQ(std::isnan(sampled[i].log_probability), !finite)
             << "vocab " << vocab << ", case " << begin + i;
       }
+    }
+  }
+}
+
+// A target's log-probability has the bits that it has among the likeliest tokens.
+TEST(SampleOnGpu, ATargetIsNotDrawn) {
+  SERVAL_NEEDS_GPU();
+  constexpr uint32_t kVocab = 2048;
+  Random random(5);
+  Rows rows(kVocab);
+  for (const float temperature : {0.0F, 1.0F}) {
+    Case c{random_logits(random, kVocab, Kind::kModel), sampling(temperature)};
+    c.slot.num_top = kMaxTopTokens;
+    c.biases = {{3, 100}};
+    c.target = 0;
+    const TopTokens top = (rows.sample({&c}), rows.top()[0]);
+    for (const SampledToken& listed : top.token) {
+      c.target = listed.token;
+      const SampledToken scored = rows.sample({&c})[0];
+      EXPECT_EQ(scored.token, listed.token);
+      EXPECT_EQ(scored.log_probability, listed.log_probability);
+      EXPECT_EQ(std::memcmp(rows.top(), &top, sizeof top), 0);
     }
   }
 }

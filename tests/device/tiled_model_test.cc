@@ -54,7 +54,7 @@ class TiledModel : public ::testing::TestWithParam<Case> {
   // Uses the host's programs of tiles with as many rows as the GPU's; the size of its passes does not affect
   // the results.
   std::vector<float> read_by_host() const {
-    BackendOptions options = options_of(kLeastLogitRows);
+    BackendOptions options = options_of(64);
     options.limits.tile_rows = widest_kernel(1).tile_rows;
     return teacher_force(
         *make_host_backend(

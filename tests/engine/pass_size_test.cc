@@ -36,13 +36,13 @@ TEST(GpuBatchTokens, OfALargeModelAreFewer) {
 }
 
 TEST(GpuBatchTokens, AreFewerWhereMemoryIsShort) {
-  // 16.06 GB of weights, 8.59 GB of keys and values, 0.6 GB that do not depend on the tokens.
+  // 16.06 GB of weights, 8.59 GB of keys and values, 1.1 GB that do not depend on the tokens.
   const LlamaConfig model = preset_config("llama-3.1-8b");
-  EXPECT_EQ(tokens_of(model, 27'000), 8192U);
-  const uint32_t some = tokens_of(model, 25'400);
+  EXPECT_EQ(tokens_of(model, 27'500), 8192U);
+  const uint32_t some = tokens_of(model, 25'900);
   EXPECT_LT(some, 2048U);
   EXPECT_GT(some, 16U);
-  EXPECT_EQ(tokens_of(model, 25'000), 16U) << "a program for as many may fit all the same";
+  EXPECT_EQ(tokens_of(model, 25'500), 16U) << "a program for as many may fit all the same";
 }
 
 // 7 blocks of 64 tokens.

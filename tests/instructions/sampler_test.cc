@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <ranges>
 #include <set>
 
 #include "gtest/gtest.h"
@@ -506,6 +507,20 @@ TEST(Sampler, LogProbabilityStaysAccurateInALargeVocabulary) {
   Logits logits(128256, 0.0F);
   logits[77777] = 1e-3F;
   EXPECT_NEAR(draw(logits, sampling(0)).log_probability, 1e-3 - std::log(128255 + std::exp(1e-3)), 1e-5);
+}
+
+TEST(ScoreToken, GivesTheLogProbabilityThatADrawWouldHave) {
+  const Logits logits = {0.5F, -1, 3, 2.25F};
+  std::vector<Candidate> candidates;
+  TopTokens top;
+  ASSERT_EQ(list_top(logits, 4, candidates, top), 4u);
+  for (const SampledToken& listed : top.token | std::views::take(4)) {
+    const SampledToken scored = score_token(logits, listed.token);
+    EXPECT_EQ(scored.token, listed.token);
+    EXPECT_EQ(scored.log_probability, listed.log_probability) << "bit for bit";
+  }
+  EXPECT_EQ(score_token(logits, greedy(logits)).log_probability, draw(logits, sampling(0)).log_probability);
+  EXPECT_TRUE(std::isnan(score_token(std::vector<float>{1, kInfinity}, 0).log_probability));
 }
 
 }  // namespace

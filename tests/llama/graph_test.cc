@@ -50,9 +50,10 @@ TEST(LlamaGraph, RefusesRowsAndSequencesOutOfRange) {
   EXPECT_THAT(refusal({.context = 64, .sequences = kLargestSequences + 1}), HasSubstr("sequences: 1025"));
 }
 
-// The kernels on a GPU sample one row per instance; more rows than SMs are divided among the SMs.
+// The kernels on a GPU sample one row per instance; more rows than SMs are divided among the SMs, and the
+// rows that only long prompts with log-probabilities use are divided once more.
 TEST(LlamaGraph, SamplesEveryRowThatMayWantLogitsOnce) {
-  for (const uint32_t rows : {1U, 4U, 16U, 48U, 256U}) {
+  for (const uint32_t rows : {1U, 4U, 16U, 48U, 256U, 2048U}) {
     const Graph graph = build_llama_graph(tiny_config(), {.sms = 20, .context = 64, .rows = rows});
     uint32_t next = 0, instances = 0;
     for (const Instruction& node : graph.nodes) {
@@ -61,9 +62,8 @@ TEST(LlamaGraph, SamplesEveryRowThatMayWantLogitsOnce) {
       next += node.as<Sample>().num_rows;
       ++instances;
     }
-    const uint32_t logit_rows = std::min(rows, kLeastLogitRows);  // there are 16 sequences
-    EXPECT_EQ(next, logit_rows);
-    EXPECT_EQ(instances, std::min(logit_rows, 20U));
+    EXPECT_EQ(next, std::min(rows, kMostLogitRows));
+    EXPECT_EQ(instances, std::min(rows, 20U) * (rows > kLeastDrawingRows ? 2 : 1));  // there are 16 sequences
   }
 }
 

@@ -64,12 +64,11 @@ TEST(TeacherForcing, GivesLogitsNearThoseOfTransformersWithTiles) {
 
 constexpr uint32_t kBatch = 64;
 constexpr uint32_t kLongContext = 128;
+constexpr uint32_t kLongestContext = 1200;
 
-// A text with more tokens than the rows of a pass that may want logits.
-std::vector<int32_t> long_text(const GoldenModel& model) {
-  constexpr size_t kTokens = 100;
+std::vector<int32_t> long_text(const GoldenModel& model, size_t count = 100) {
   std::mt19937 random(1);  // the standard defines its numbers
-  std::vector<int32_t> tokens(kTokens);
+  std::vector<int32_t> tokens(count);
   for (int32_t& token : tokens)
     token = static_cast<int32_t>(random() % static_cast<uint32_t>(model.config.vocab_size));
   return tokens;
@@ -111,14 +110,15 @@ class CountingBackend final : public Backend {
 };
 
 TEST(TeacherForcing, RunsPassesSeveralTimesForMoreLogitsThanOneMayHave) {
-  const GoldenModel model = golden_models().front();
-  const std::vector<int32_t> tokens = long_text(model);
+  GoldenModel model = golden_models().front();
+  model.config.max_position = kLongestContext;
+  const std::vector<int32_t> tokens = long_text(model, 1100);
   std::vector<size_t> progress;
-  CountingBackend backend(tiled_backend(model, 80));
+  CountingBackend backend(host_backend(model, {.context = kLongestContext, .sequences = 1, .rows = 1050}));
   const std::vector<float> logits =
       teacher_force(backend, tokens, [&](size_t done, size_t) { progress.push_back(done); });
   EXPECT_EQ(backend.prompts, 3);
-  EXPECT_THAT(progress, ::testing::ElementsAre(kLeastLogitRows, 80, 100));
+  EXPECT_THAT(progress, ::testing::ElementsAre(kMostLogitRows, 1050, 1100));
   ASSERT_EQ(logits.size(), tokens.size() * static_cast<size_t>(model.config.vocab_size));
 }
 

@@ -51,6 +51,15 @@ void check_extras(const StateBlock& state, uint32_t r) {
                        state.control.passes_wanted));
 }
 
+void check_target(const StateLimits& limits, const StateBlock& state, uint32_t r) {
+  const PassRow& row = state.rows[r];
+  if (!row_has_target(row)) return;
+  limit(r, "target", row.target, limits.vocab);
+  if (row.wants_logits == 0) refuse(fmt::format("row {}: has a target and wants no logits", r));
+  if (state.control.passes_wanted != 1)
+    refuse(fmt::format("row {}: has a target; {} passes; limit: 1", r, state.control.passes_wanted));
+}
+
 // `checked`: number of the slot's first blocks that an earlier row has checked.
 void check_row(const StateLimits& limits, const StateBlock& state, uint32_t r, uint32_t& checked) {
   const PassRow& row = state.rows[r];
@@ -60,6 +69,7 @@ void check_row(const StateLimits& limits, const StateBlock& state, uint32_t r, u
   limit(r, "end_position", state.slots[row.slot].end_position, int64_t{limits.max_context} + 1);
   limit(r, "num_stop_tokens", state.slots[row.slot].num_stop_tokens, kMaxStopTokens + 1);
   check_extras(state, r);
+  check_target(limits, state, r);
   const std::span<const int32_t> blocks = state.blocks_of(row.slot);
   if (row.wants_logits != 0 && r >= logit_rows(limits))
     refuse(fmt::format("row {}: wants logits; only the first {} rows may", r, logit_rows(limits)));

@@ -23,11 +23,18 @@ struct StateLimits {
   friend bool operator==(const StateLimits&, const StateLimits&) = default;
 };
 
-// Only the first logit_rows() rows of a pass may want logits, so that no memory is needed for logits of every
-// token of a long prompt. They suffice for one row of each sequence, or all rows of a short pass.
-inline constexpr uint32_t kLeastLogitRows = 64;
+// Only the first logit_rows() rows of a pass may want logits, which bounds the memory for logits. They
+// suffice for one row of each sequence, for all rows of a short pass, and for pieces of prompts with
+// log-probabilities that are long enough to be read at about the speed of other prompts.
+inline constexpr uint32_t kMostLogitRows = 1024;
+static_assert(kMostLogitRows >= kLargestSequences);
 constexpr uint32_t logit_rows(const StateLimits& limits) {
-  return std::min(limits.rows, std::max(limits.sequences, kLeastLogitRows));
+  return std::min(limits.rows, kMostLogitRows);
+}
+// The first of them, which have a row for each sequence that generates.
+inline constexpr uint32_t kLeastDrawingRows = 64;
+constexpr uint32_t drawing_rows(const StateLimits& limits) {
+  return std::min(limits.rows, std::max(limits.sequences, kLeastDrawingRows));
 }
 
 }  // namespace serval

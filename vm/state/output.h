@@ -11,7 +11,7 @@
 
 namespace serval {
 
-// Result of `sample` for a row.
+// Result of `sample` for a row: the token drawn, or the row's target.
 struct SampledToken {
   int32_t token = 0;
   float log_probability = 0;  // natural log under the model's own softmax, before penalties and temperature;

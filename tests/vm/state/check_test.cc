@@ -176,15 +176,32 @@ TEST(CheckState, FindsWhatTwoRowsShareWhateverTheirOrder) {
 }
 
 TEST(CheckState, OnlyTheFirstRowsWantLogits) {
-  const StateLimits many{kVocab, kContext, kKvBlocks, 256, 16};
+  const StateLimits many{kVocab, kContext, kKvBlocks, 2048, 16};
   const auto at = [](uint32_t r) {
     return [r](Case& c) {
       c.row(r) = c.row(3);
       c.row(3) = {};
     };
   };
-  EXPECT_EQ(refusal(at(63), many), "accepted");
-  EXPECT_THAT(refusal(at(64), many), HasSubstr("row 64: wants logits; only the first 64 rows may"));
+  EXPECT_EQ(refusal(at(1023), many), "accepted");
+  EXPECT_THAT(refusal(at(1024), many), HasSubstr("row 1024: wants logits; only the first 1024 rows may"));
+}
+
+TEST(CheckState, ATargetIsATokenOfARowThatWantsLogitsInALaunchOfOnePass) {
+  EXPECT_EQ(refusal([](Case& c) { c.row(3).target = kVocab - 1; }), "accepted");
+  EXPECT_THAT(refusal([](Case& c) { c.row(3).target = kVocab; }), HasSubstr("row 3: target: 100; limit: 99"));
+  EXPECT_THAT(refusal([](Case& c) { c.row(3).target = -2; }), HasSubstr("row 3: target: -2"));
+  EXPECT_THAT(refusal([](Case& c) {
+                c.row(3).target = 5;
+                c.row(3).wants_logits = 0;
+              }),
+              HasSubstr("row 3: has a target and wants no logits"));
+  EXPECT_THAT(refusal([](Case& c) {
+                c.row(0).target = 5;
+                c.row(3) = {};
+                c.state->control.passes_wanted = 2;
+              }),
+              HasSubstr("row 0: has a target; 2 passes; limit: 1"));
 }
 
 TEST(CheckState, LimitsTheSlot) {
