@@ -7,10 +7,8 @@ namespace serval {
 
 DeferredOutput::DeferredOutput(PlannedLaunch of, const PassOutput& output)
     : launch(std::move(of)), pass(output.pass), ended(output.ended) {
-  const bool lists_top = std::ranges::any_of(
-      launch.shares, [](const LaunchShare& share) { return share.logit_row && share.sequence->lists_top(); });
   const auto first_tokens = output.tokens.first(launch.logit_rows);
-  const auto first_top = output.top.first(lists_top ? launch.logit_rows : 0);
+  const auto first_top = output.top.first(launch.lists_top ? launch.logit_rows : 0);
   tokens.assign(first_tokens.begin(), first_tokens.end());
   top.assign(first_top.begin(), first_top.end());
 }
@@ -30,7 +28,7 @@ void Delivery::release_masks(const PlannedLaunch& launch) {
 }
 
 void Delivery::deliver(const PlannedLaunch& launch, const PassOutput& output) {
-  if (output.pass == 0) deliver_positions(launch, output.ended);
+  if (output.pass == 0) deliver_positions(launch, output);
   for (const LaunchShare& share : launch.shares) {
     // Tokens that a launch produces after a stop string or a cancellation are dropped.
     if (share.logit_row && !share.sequence->finished()) deliver_token(share, output);
@@ -38,13 +36,25 @@ void Delivery::deliver(const PlannedLaunch& launch, const PassOutput& output) {
   flush();
 }
 
-void Delivery::deliver_positions(const PlannedLaunch& launch, TimePoint now) {
+void Delivery::deliver_positions(const PlannedLaunch& launch, const PassOutput& output) {
   for (const LaunchShare& share : launch.shares) {
     Sequence& sequence = *share.sequence;
     // The sequence ended, or its last token was dropped, while the launch ran.
     if (sequence.finished() || sequence.computed() + share.rows > sequence.length()) continue;
-    if (auto last = sequence.positions_computed(share.rows, now)) post_end(sequence, std::move(*last));
+    if (auto failed = deliver_scores(share, output)) {
+      post_end(sequence, std::move(*failed));
+      continue;
+    }
+    if (auto last = sequence.positions_computed(share.rows, output.ended))
+      post_end(sequence, std::move(*last));
   }
+}
+
+std::optional<RequestEvent> Delivery::deliver_scores(const LaunchShare& share, const PassOutput& output) {
+  if (share.scored == 0) return std::nullopt;
+  const auto tokens = output.tokens.subspan(share.first_scored, share.scored);
+  const auto top = output.top.empty() ? output.top : output.top.subspan(share.first_scored, share.scored);
+  return share.sequence->score(tokens, top);
 }
 
 void Delivery::deliver_token(const LaunchShare& share, const PassOutput& output) {

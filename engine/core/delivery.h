@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -69,7 +70,8 @@ class Delivery {
   Ended& ended() { return ended_; }
 
  private:
-  void deliver_positions(const PlannedLaunch& launch, TimePoint now);
+  void deliver_positions(const PlannedLaunch& launch, const PassOutput& output);
+  std::optional<RequestEvent> deliver_scores(const LaunchShare& share, const PassOutput& output);
   void deliver_token(const LaunchShare& share, const PassOutput& output);
   void post(Sequence& sequence, RequestEvent event);
 

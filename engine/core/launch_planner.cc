@@ -66,7 +66,7 @@ void LaunchPlanner::look_up_prefixes() {
     const uint32_t computed = views_[i].computed;
     if (views_[i].length - computed == 1) continue;
     if (sequence.share() == nullptr && sequence.reuses_prefix() && computed % kKvBlockTokens == 0) {
-      const uint32_t reused = sequence.chain().reuse(sequence.tokens(), sequence.length() - 1);
+      const uint32_t reused = sequence.chain().reuse(sequence.tokens(), sequence.reuse_limit());
       cached_tokens_ += reused - computed;
       sequence.reuse(reused);
       views_[i] = sequence.view();

@@ -18,10 +18,15 @@ constexpr uint32_t kLaunchPasses = 64;
 PlannerLimits limits_of(const StateLimits& state, uint32_t max_sequences) {
   PlannerLimits limits;
   limits.max_rows = state.rows;
+  limits.max_logit_rows = logit_rows(state);
   limits.max_sequences = std::min(state.rows, state.sequences);
   if (max_sequences > 0) limits.max_sequences = std::min(limits.max_sequences, max_sequences);
   limits.max_passes = std::min(kLaunchPasses, launch_passes(state.rows));
   return limits;
+}
+
+bool is_finite(const OutputToken& token) {
+  return token.finish != FinishReason::kNotFinite;
 }
 
 double milliseconds(TimePoint begin, TimePoint end) {
@@ -165,6 +170,8 @@ bool PassLoop::launch_is_stale(TimePoint now) {
 bool PassLoop::is_as_expected(const PassOutput& output) const {
   return !expiry_.is_due(output.ended) && std::ranges::all_of(current_.shares, [&](const LaunchShare& share) {
     if (share.sequence->finished()) return share.ends;
+    const auto scored = output.tokens.subspan(share.first_scored, share.scored);
+    if (!std::ranges::all_of(scored, is_finite)) return false;
     if (!share.logit_row) return true;
     const OutputToken& token = output.tokens[*share.logit_row];
     const bool ends = token.finish != FinishReason::kNone;

@@ -36,15 +36,25 @@ void PassState::write_history(const Sequence& sequence) {
 void PassState::write_row(uint32_t r, const PlannedRow& planned, const Sequence& sequence) {
   const bool is_known = planned.position < sequence.length();
   if (!is_known) row_of_token_[sequence.slot()] = r;
-  if (planned.wants_logits && is_known && sequence.is_constrained()) {
+  if (planned.draws && is_known && sequence.is_constrained()) {
     sequence.write_mask(state_.mask_of(sequence.slot()));
     state_.give_mask(sequence.slot(), planned.position + 1);
   }
   state_.rows[r] = {.active = 1,
-                    .wants_logits = planned.wants_logits,
+                    .wants_logits = planned.wants_logits(),
                     .slot = sequence.slot(),
                     .token = is_known ? sequence.tokens()[planned.position] : 0,
-                    .position = planned.position};
+                    .position = planned.position,
+                    .target = planned.scores ? sequence.tokens()[planned.position + 1] : kNoTarget};
+}
+
+// Generated tokens and those of the prompt may want different numbers of likeliest tokens. Returns whether
+// any are wanted in this launch.
+bool PassState::write_top(const LaunchShare& share) {
+  SequenceSlot& slot = state_.slots[share.sequence->slot()];
+  slot.num_top = share.sequence->num_top(share.scored > 0);
+  slot.extras = extras_of(slot);
+  return slot.num_top > 0 && (share.scored > 0 || share.logit_row);
 }
 
 PlannedLaunch PassState::write(const PassPlan& plan, std::span<Sequence* const> sequences,
@@ -60,7 +70,8 @@ PlannedLaunch PassState::write(const PassPlan& plan, std::span<Sequence* const> 
   PlannedLaunch launch{.passes = plan.passes,
                        .reads_prompts = plan.reads_prompts,
                        .rows = static_cast<uint32_t>(plan.rows.size())};
-  launch.logit_rows = static_cast<uint32_t>(std::ranges::count_if(plan.rows, &PlannedRow::wants_logits));
+  const auto wants_logits = [](const PlannedRow& row) { return row.wants_logits(); };
+  launch.logit_rows = static_cast<uint32_t>(std::ranges::count_if(plan.rows, wants_logits));
   launch.shares.reserve(sequences.size());
   uint32_t next_logit_row = 0, next_other = launch.logit_rows;
   for (const PlannedRow& row : plan.rows) {
@@ -70,9 +81,11 @@ PlannedLaunch PassState::write(const PassPlan& plan, std::span<Sequence* const> 
       launch.shares.push_back({.sequence = sequence});
     LaunchShare& share = launch.shares.back();
     ++share.rows;
-    if (row.wants_logits) share.logit_row = next_logit_row;
-    write_row(row.wants_logits ? next_logit_row++ : next_other++, row, *sequence);
+    if (row.draws) share.logit_row = next_logit_row;
+    if (row.scores && share.scored++ == 0) share.first_scored = next_logit_row;
+    write_row(row.wants_logits() ? next_logit_row++ : next_other++, row, *sequence);
   }
+  for (const LaunchShare& share : launch.shares) launch.lists_top |= write_top(share);
   for (uint32_t r = launch.rows; r < rows_written_; ++r) state_.rows[r] = PassRow{};
   rows_written_ = launch.rows;
   return launch;

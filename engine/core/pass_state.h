@@ -40,6 +40,7 @@ class PassState {
  private:
   void write_history(const Sequence& sequence);
   void write_row(uint32_t r, const PlannedRow& planned, const Sequence& sequence);
+  bool write_top(const LaunchShare& share);
 
   StateBlock& state_;
   std::vector<bool> free_slots_;

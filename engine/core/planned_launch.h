@@ -14,6 +14,9 @@ struct LaunchShare {
   Sequence* sequence = nullptr;            // must live until the launch has ended
   uint32_t rows = 0;                       // in the first pass, at consecutive positions
   std::optional<uint32_t> logit_row = {};  // index among the state's rows, if it gets a token
+  // Rows that want the log-probability of a known token: consecutive rows of the state.
+  uint32_t first_scored = 0;
+  uint32_t scored = 0;
   // Known before the launch ends: the sequence has ended by then, because of its length or already.
   bool ends = false;
 };
@@ -24,6 +27,7 @@ struct PlannedLaunch {
   bool is_prepared = false;  // Launch::is_prepared
   uint32_t rows = 0;         // in the first pass
   uint32_t logit_rows = 0;   // number of these rows that want logits, which come first
+  bool lists_top = false;    // some of them want the likeliest tokens
   std::vector<LaunchShare> shares = {};
 };
 

@@ -12,17 +12,36 @@ bool reads(const SequenceView& s) {
   return s.computed < s.prompt;
 }
 
-void add_rows(PassPlan& plan, uint32_t max_rows, uint32_t index, const SequenceView& s) {
-  const uint32_t room = max_rows - static_cast<uint32_t>(plan.rows.size());
-  const uint32_t end = std::min(s.length, s.computed + room);
-  for (uint32_t position = s.computed; position < end; ++position)
-    plan.rows.push_back({index, position, position + 1 == s.length && s.generates});
-}
+// Adds rows of sequences to a pass until it is full.
+class PassFiller {
+ public:
+  PassFiller(PassPlan& plan, const PlannerLimits& limits) : plan_(plan), limits_(limits) {}
 
-void fill(PassPlan& plan, const CoreView& view, uint32_t max_rows) {
+  void add(uint32_t index, const SequenceView& s) {
+    const uint32_t room = limits_.max_rows - static_cast<uint32_t>(plan_.rows.size());
+    const uint32_t end = std::min(s.length, s.computed + room);
+    for (uint32_t position = s.computed; position < end; ++position) {
+      const PlannedRow row{.sequence = index,
+                           .position = position,
+                           .draws = position + 1 == s.length && s.generates,
+                           .scores = position >= s.score_begin && position < s.score_end};
+      if (row.wants_logits() && logit_rows_ == limits_.max_logit_rows) return;
+      logit_rows_ += row.wants_logits() ? 1 : 0;
+      plan_.rows.push_back(row);
+    }
+  }
+
+ private:
+  PassPlan& plan_;
+  const PlannerLimits& limits_;
+  uint32_t logit_rows_ = 0;
+};
+
+void fill(PassPlan& plan, const CoreView& view, const PlannerLimits& limits) {
+  PassFiller filler(plan, limits);
   for (const bool reading : {false, true}) {
     for (uint32_t i = 0; i < view.running.size(); ++i) {
-      if (reads(view.running[i]) == reading) add_rows(plan, max_rows, i, view.running[i]);
+      if (reads(view.running[i]) == reading) filler.add(i, view.running[i]);
     }
   }
 }
@@ -65,7 +84,7 @@ PassPlan plan(const CoreView& view, const PlannerLimits& limits) {
   }
   plan.rows.reserve(limits.max_rows);
   plan.reads_prompts = std::ranges::any_of(view.running, reads);
-  fill(plan, view, limits.max_rows);
+  fill(plan, view, limits);
   // A pass after a piece of a prompt needs another program (engine/compile/program_set.h).
   if (plan.reads_prompts) return plan;
   plan.passes = limits.max_passes;

@@ -1,8 +1,8 @@
 // Plans the next launch: a pure function of each sequence's progress and of the available blocks.
 //
 // Invariants, which tests/engine/planner_test.cc checks over random workloads:
-// - A pass has at most max_rows rows. Those of a sequence are consecutive positions that are not in the KV
-// cache yet.
+// - A pass has at most max_rows rows, max_logit_rows of which want logits. Those of a sequence are
+// consecutive positions that are not in the KV cache yet.
 // - Every sequence that generates has a row in every pass, and so has the first one that still reads its
 // prompt: neither kind waits for the other. So the time between two tokens of a sequence is that of a pass of
 // max_rows rows, whatever the length of the prompts that arrive.
@@ -14,6 +14,8 @@
 #include <optional>
 #include <span>
 #include <vector>
+
+#include "vm/state/limits.h"
 
 namespace serval {
 
@@ -27,6 +29,8 @@ struct SequenceView {
   // Known tokens that are read like a prompt: the prompt and, after it gave its blocks back, the tokens
   // generated before. Once they are read it generates, with length = computed + 1.
   uint32_t prompt = 0;
+  // Positions [score_begin, score_end) of these: their rows want the log-probability of the token after them.
+  uint32_t score_begin = 0, score_end = 0;
 };
 
 struct CoreView {
@@ -35,9 +39,10 @@ struct CoreView {
 };
 
 struct PlannerLimits {
-  uint32_t max_rows = 1;       // in a pass
-  uint32_t max_sequences = 1;  // running together; at most max_rows
-  uint32_t max_passes = 1;     // in a launch
+  uint32_t max_rows = 1;                     // in a pass
+  uint32_t max_logit_rows = kMostLogitRows;  // of these; at least max_sequences
+  uint32_t max_sequences = 1;                // running together; at most max_rows
+  uint32_t max_passes = 1;                   // in a launch
 };
 
 // Returns whether a sequence that needs `blocks` of the available blocks for its known tokens may join
@@ -48,7 +53,9 @@ bool may_join(size_t running, uint32_t available_blocks, const PlannerLimits& li
 struct PlannedRow {
   uint32_t sequence = 0;  // index into CoreView::running
   uint32_t position = 0;
-  bool wants_logits = false;  // the sequence generates and this is its last known token
+  bool draws = false;   // the sequence generates and this is its last known token
+  bool scores = false;  // wants the log-probability of the token after this one, which is known
+  bool wants_logits() const { return draws || scores; }
 };
 
 struct PassPlan {
@@ -56,7 +63,8 @@ struct PassPlan {
   // All other fields are empty.
   std::optional<uint32_t> give_back;
   // Rows of the first pass: one for every sequence that generates, then pieces of prompts in service order
-  // until the pass is full. If no row reads a prompt, further passes need nothing from the host.
+  // until the pass is full, or the next row wants logits and no more rows may. If no row reads a prompt,
+  // further passes need nothing from the host.
   std::vector<PlannedRow> rows;
   bool reads_prompts = false;  // some rows are positions of prompts
   uint32_t passes = 1;         // limit for this launch

@@ -99,6 +99,13 @@ void check_constraints(const Request& request) {
   if (request.ignore_eos) refuse(fmt::format("{}: not with ignore_eos; set either, not both", name));
 }
 
+void check_prompt_logprobs(const Request& request) {
+  if (request.prompt_logprobs)
+    check_range("prompt_logprobs", sampling_range::kTopLogprobs, *request.prompt_logprobs);
+  require(request.prompt_logprobs_from >= 1, "prompt_logprobs_from", request.prompt_logprobs_from,
+          "1 (the second token: the first has none) or more");
+}
+
 size_t text_bytes(const Request& request) {
   size_t bytes = request.prompt.size();
   for (const ChatMessage& message : request.messages) {
@@ -165,6 +172,7 @@ void check_request(const Request& request) {
     refuse(fmt::format("min_tokens: {}; limit: max_tokens ({})", request.min_tokens, request.max_tokens));
   check_constraints(request);
   check_range("top_logprobs", sampling_range::kTopLogprobs, request.top_logprobs);
+  check_prompt_logprobs(request);
   check_texts("stop", request.stop, RequestLimits::kMaxStopStrings, RequestLimits::kMaxStopBytes);
   check_texts("bad_words", request.bad_words, RequestLimits::kMaxBadWords, RequestLimits::kMaxBadWordBytes);
   require(request.cache_salt.size() <= RequestLimits::kMaxSaltBytes, "cache_salt bytes",
@@ -208,7 +216,8 @@ PreparedRequest prepare_request(const Request& request, std::vector<int32_t> pro
   check_token_ids("prompt_ids", prompt, limits.vocab_size);
   for (size_t i = 0; i < request.logit_bias.size(); ++i)
     check_token_id("logit_bias", i, request.logit_bias[i].token, limits.vocab_size);
-  const uint32_t room = limits.context - static_cast<uint32_t>(prompt.size());
+  const auto length = static_cast<uint32_t>(prompt.size());
+  const uint32_t room = limits.context - length;
   PreparedRequest prepared;
   prepared.prompt = std::move(prompt);
   prepared.sampling = request.sampling;
@@ -216,6 +225,10 @@ PreparedRequest prepare_request(const Request& request, std::vector<int32_t> pro
       request.max_tokens < 0 ? room : std::min(room, static_cast<uint32_t>(request.max_tokens));
   prepared.min_tokens = std::min(prepared.max_tokens, static_cast<uint32_t>(request.min_tokens));
   prepared.top_logprobs = std::min(request.top_logprobs, static_cast<uint32_t>(limits.vocab_size));
+  if (request.prompt_logprobs) {
+    prepared.prompt_logprobs = std::min(*request.prompt_logprobs, static_cast<uint32_t>(limits.vocab_size));
+    prepared.prompt_logprobs_from = std::min(static_cast<uint32_t>(request.prompt_logprobs_from), length);
+  }
   prepared.logit_bias = request.logit_bias;
   prepared.stop = request.stop;
   prepared.include_stop_in_text = request.include_stop_in_text;

@@ -41,8 +41,10 @@ struct PreparedRequest {
   SamplingParams sampling;
   uint32_t max_tokens = 0;  // at most the rest of the context
   uint32_t min_tokens = 0;
-  uint32_t top_logprobs = 0;         // at most the vocabulary
-  std::vector<int32_t> stop_tokens;  // the model's, then the request's own; at most kMaxStopTokens
+  uint32_t top_logprobs = 0;                // at most the vocabulary
+  std::optional<uint32_t> prompt_logprobs;  // likewise, for tokens of the prompt; none: no log-probabilities
+  uint32_t prompt_logprobs_from = 1;  // the first of these tokens; at least 1, at most the prompt's length
+  std::vector<int32_t> stop_tokens;   // the model's, then the request's own; at most kMaxStopTokens
   std::vector<LogitBias> logit_bias;
   std::shared_ptr<grammar::Constraint> constraint;         // on the text; null: none
   std::optional<grammar::ReasoningLimit> reasoning_limit;  // only with `constraint`

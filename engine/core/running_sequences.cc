@@ -28,7 +28,7 @@ bool RunningSequences::has_blocks_for(const Sequence& sequence, uint32_t blocks)
   if (refused && pool_.available() <= refusal_->available) return false;
   refusal_ = {sequence.order(), pool_.available()};
   if (!sequence.reuses_prefix()) return false;
-  const auto prompt = sequence.tokens().first(sequence.length() - 1);
+  const auto prompt = sequence.tokens().first(sequence.reuse_limit());
   return may_join(size(), pool_.available(), limits_,
                   blocks - pool_.match(domains_.of(sequence.cache_salt()), prompt).held);
 }
@@ -39,7 +39,7 @@ bool RunningSequences::try_to_join(Sequence& sequence) {
   if (!has_blocks_for(sequence, blocks)) return false;
   auto chain = std::make_unique<KvChain>(pool_, domains_.of(sequence.cache_salt()));
   const uint32_t reused =
-      sequence.reuses_prefix() ? chain->reuse(sequence.tokens(), sequence.length() - 1) : 0;
+      sequence.reuses_prefix() ? chain->reuse(sequence.tokens(), sequence.reuse_limit()) : 0;
   [[maybe_unused]] const bool enough = chain->grow_to(blocks);
   assert(enough);
   sequence.join(state_.take_slot(), std::move(chain), reused, now_());

@@ -42,6 +42,10 @@ Sequence::Sequence(PreparedRequest request, uint32_t answer, std::shared_ptr<Cha
       submitted_(submitted),
       deadline_(deadline_of(request_, submitted)) {
   if (request_.constraint) constrained_.emplace(request_.constraint, request_.reasoning_limit);
+  if (request_.prompt_logprobs && answer == 0) {
+    next_score_ = request_.prompt_logprobs_from - 1;
+    score_end_ = prompt_length_ - 1;
+  }
   request_.sampling.stream += answer;
   summary_.prompt_tokens = static_cast<int>(prompt_length_);
   summary_.timings.load_ms = load_ms;
@@ -53,7 +57,18 @@ SequenceView Sequence::view() const {
           .end = end_,
           .blocks = chain_->size(),
           .generates = generates(),
-          .prompt = joined_length_};
+          .prompt = joined_length_,
+          .score_begin = next_score_,
+          .score_end = score_end_};
+}
+
+uint32_t Sequence::num_top(bool scores) const {
+  const uint32_t of_prompt = scores ? request_.prompt_logprobs.value_or(0) : 0;
+  return std::max(request_.top_logprobs, of_prompt);
+}
+
+uint32_t Sequence::reuse_limit() const {
+  return next_score_ < score_end_ ? next_score_ : length() - 1;
 }
 
 void Sequence::join(uint32_t slot, std::unique_ptr<KvChain> chain, uint32_t reused, TimePoint now) {
@@ -131,16 +146,42 @@ std::optional<RequestEvent> Sequence::positions_computed(uint32_t tokens, TimePo
   return end(Finish::kLength);
 }
 
+std::optional<RequestEvent> Sequence::score(std::span<const OutputToken> tokens,
+                                            std::span<const TopTokens> top) {
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    check_score(tokens[i]);
+    if (tokens[i].finish == FinishReason::kNotFinite) {
+      ended_by_program_ = true;
+      return fail_not_finite(tokens[i].position);
+    }
+    PromptLogprob& scored =
+        scores_.emplace_back(PromptLogprob{tokens[i].token, tokens[i].log_probability, {}});
+    if (*request_.prompt_logprobs > 0) {
+      for (const SampledToken& t : std::span(top[i].token).first(*request_.prompt_logprobs))
+        scored.top_logprobs.push_back({t.token, t.log_probability});
+    }
+    ++next_score_;
+  }
+  return std::nullopt;
+}
+
+// Moves the prompt's log-probabilities into the first event.
+void Sequence::add_scores(RequestEvent& event) {
+  event.response.prompt_logprobs = std::exchange(scores_, {});
+}
+
+RequestEvent Sequence::fail_not_finite(uint32_t position) {
+  return fail(ErrorKind::kRuntime,
+              fmt::format("token {} of the text: the model's logits are NaN or infinite (weights that are "
+                          "not finite, or activations that overflow)",
+                          position));
+}
+
 RequestEvent Sequence::accept(const OutputToken& output, const TopTokens& top, TimePoint now) {
   check_output(output);
   computed_ = output.position;
   ended_by_program_ = output.finish != FinishReason::kNone;
-  if (output.finish == FinishReason::kNotFinite) {
-    return fail(ErrorKind::kRuntime,
-                fmt::format("token {} of the text: the model's logits are NaN or infinite (weights that are "
-                            "not finite, or activations that overflow)",
-                            output.position));
-  }
+  if (output.finish == FinishReason::kNotFinite) return fail_not_finite(output.position);
   if (!first_token_) first_token_ = now;
   summary_.timings.decode_ms = milliseconds(now - *first_token_);
   tokens_.push_back(output.token);
@@ -148,6 +189,7 @@ RequestEvent Sequence::accept(const OutputToken& output, const TopTokens& top, T
   if (constrained_ && finish == Finish::kNone) constrained_->add(output.token);
   RequestEvent event;
   event.answer = order_.answer;
+  add_scores(event);
   event.token.sequence = order_.answer;
   event.token.token = output.token;
   event.token.log_probability = output.log_probability;
@@ -185,12 +227,23 @@ void Sequence::check_output(const OutputToken& output) const {
                                                    output.position, length(), end_));
 }
 
-RequestEvent Sequence::last_event() const {
+void Sequence::check_score(const OutputToken& output) const {
+  const uint32_t position = next_score_ + 1;
+  if (next_score_ < score_end_ && output.valid != 0 && output.position == position &&
+      output.token == tokens_[position])
+    return;
+  throw Error(ErrorKind::kDeviceFault,
+              fmt::format("the log-probability of token {} at position {} arrived; expected position {}",
+                          output.token, output.position, position));
+}
+
+RequestEvent Sequence::last_event() {
   const bool failed = summary_.finish == Finish::kError;
   RequestEvent event;
   event.kind = failed ? RequestEvent::Kind::kError : RequestEvent::Kind::kFinished;
   event.answer = order_.answer;
   event.response = summary_;
+  add_scores(event);
   return event;
 }
 

@@ -79,21 +79,30 @@ class Sequence {
   SequenceSlot slot_state() const;
   std::span<const LogitBias> logit_bias() const { return request_.logit_bias; }
   bool lists_top() const { return request_.top_logprobs > 0; }
+  // Likeliest tokens to list in a launch. `scores`: it has rows for log-probabilities of the prompt's tokens.
+  uint32_t num_top(bool scores) const;
   // True if a grammar or bad words restrict the next token; write_mask() gives the allowed tokens. `pending`:
   // a token that is sampled but not accepted yet; the mask is for the token after it.
   bool is_constrained() const { return constrained_.has_value() || !bad_words_.empty(); }
   void write_mask(std::span<uint32_t> mask, std::optional<int32_t> pending = std::nullopt) const;
 
+  // Limit of the tokens whose keys and values may be taken from the KV cache: the next row that wants logits
+  // is computed.
+  uint32_t reuse_limit() const;
   // The first `reused` tokens were found in the KV cache.
   void reuse(uint32_t reused);
   // `tokens` more of the known positions are in the KV cache. Returns the last event if this ends it.
   std::optional<RequestEvent> positions_computed(uint32_t tokens, TimePoint now);
+  // Accepts the log-probabilities of the prompt's next tokens. `top` may be empty if none were asked for.
+  // Throws Error(kDeviceFault) if they are those of other tokens. Returns the last event if logits are not
+  // finite.
+  std::optional<RequestEvent> score(std::span<const OutputToken> tokens, std::span<const TopTokens> top);
   // Accepts a sampled token. `top` is used if the request asked for it. Throws Error(kDeviceFault) if the
   // token is not for the next position. If its logits are not finite, the sequence ends with an error and
   // held-back text is dropped.
   RequestEvent accept(const OutputToken& output, const TopTokens& top, TimePoint now);
   // The last event of a sequence that has ended.
-  RequestEvent last_event() const;
+  RequestEvent last_event();
   // Ends it. Held-back text is dropped, so that the response matches the events.
   RequestEvent end(Finish finish);
   RequestEvent fail(ErrorKind kind, std::string error);
@@ -106,6 +115,9 @@ class Sequence {
   std::string text_of(int32_t token, Finish finish_without_stop);
   Finish finish_of(const OutputToken& output) const;
   void check_output(const OutputToken& output) const;
+  void check_score(const OutputToken& output) const;
+  RequestEvent fail_not_finite(uint32_t position);
+  void add_scores(RequestEvent& event);
 
   ServiceOrder order_;
   PreparedRequest request_;  // without the prompt, which is in tokens_
@@ -123,6 +135,9 @@ class Sequence {
   LaunchShare* share_ = nullptr;
   uint32_t computed_ = 0;
   uint32_t joined_length_ = 0;  // tokens known when it joined
+  // Positions whose rows still want the log-probability of the token after them: [next_score_, score_end_).
+  uint32_t next_score_ = 0, score_end_ = 0;
+  std::vector<PromptLogprob> scores_;  // until the first event
   bool ended_by_program_ = false;
   Response summary_;  // without text and tokens
   TimePoint submitted_;

@@ -5,6 +5,7 @@
 namespace serval {
 
 void add_event(Response& response, const RequestEvent& event) {
+  if (!event.response.prompt_logprobs.empty()) response.prompt_logprobs = event.response.prompt_logprobs;
   if (event.kind == RequestEvent::Kind::kToken) {
     response.text += event.token.text;
     response.tokens.push_back(event.token.token);
@@ -17,6 +18,7 @@ void add_event(Response& response, const RequestEvent& event) {
   complete.tokens = std::move(response.tokens);
   complete.log_probabilities = std::move(response.log_probabilities);
   complete.top_logprobs = std::move(response.top_logprobs);
+  complete.prompt_logprobs = std::move(response.prompt_logprobs);
   response = std::move(complete);
 }
 

@@ -84,6 +84,9 @@ Engine Engine::load(const EngineOptions& options) {
   parts.info.tool_parser = name_of(parts.text.formats.tools);
   parts.info.reasoning_parser = name_of(parts.text.formats.reasoning);
   parts.info.template_writes_tools = parts.text.formats.writes_tools;
+  parts.info.chat_template_text = parts.text.chat_template_text;
+  parts.info.bos_token = parts.text.bos_token;
+  parts.info.eos_token = parts.text.eos_token;
   parts.trace_tokens = static_cast<uint32_t>(options.trace_tokens);
   if (parts.trace_tokens > 0) keep_last_tokens(*parts.backend, parts.trace_tokens);
   parts.loop = loop_options(options, *parts.backend);

@@ -102,6 +102,7 @@ std::optional<ChatTemplate> add_chat_template(TextModel& text, const ModelSource
     const ChatTemplate chat =
         name.empty() ? source.files->chat_template(tokenizer) : ChatTemplate::chosen(name, tokenizer);
     text.chat_template = chat.name();
+    text.chat_template_text = chat.source();
     text.formats = formats_of_template(chat.source());
     text.encode_chat = [=](std::span<const ChatMessage> messages, const ChatOptions& options) {
       return encode_with(chat, model, messages, options);
@@ -121,6 +122,12 @@ void add_stop_token(TextModel& text, const ModelShape& model, int32_t token) {
   const bool known =
       std::find(text.stop_tokens.begin(), text.stop_tokens.end(), token) != text.stop_tokens.end();
   if (!known && token < model.vocab_size) text.stop_tokens.push_back(token);
+}
+
+// The tokenizer's own, or the first of the configuration's.
+std::optional<int32_t> end_of_text(const Tokenizer& tokenizer, const ModelShape& model) {
+  if (const auto eos = tokenizer.eos_id()) return eos;
+  return model.eos_ids.empty() ? std::nullopt : std::optional(model.eos_ids.front());
 }
 
 void check_stop_tokens(const TextModel& text, const ModelShape& model) {
@@ -157,9 +164,11 @@ TextModel load_text_model(const ModelSource& source, const std::string& chat_tem
     const Tokenizer tokenizer = source.files->tokenizer();
     const ModelTokenizer model{tokenizer, source.files->tokenizer_path(), shape.vocab_size};
     text.codec = std::make_unique<TokenizerCodec>(model);
+    if (const auto bos = tokenizer.bos_id()) text.bos_token = tokenizer.token_bytes(*bos);
     const std::optional<ChatTemplate> chat = add_chat_template(text, source, chat_template, model);
     for (const int32_t token : shape.eos_ids) add_stop_token(text, shape, token);
     if (const auto eos = tokenizer.eos_id()) add_stop_token(text, shape, *eos);
+    if (const auto eos = end_of_text(tokenizer, shape)) text.eos_token = tokenizer.token_bytes(*eos);
     if (chat) {
       for (const int32_t token : chat->stop_ids()) add_stop_token(text, shape, token);
     }

@@ -23,6 +23,8 @@ struct TextModel {
   std::unique_ptr<TextCodec> codec;
   ChatEncoder encode_chat;
   std::string chat_template;         // its name; empty if there is none
+  std::string chat_template_text;    // its Jinja; empty likewise
+  std::string bos_token, eos_token;  // their texts; empty if there is none
   TemplateFormats formats;           // what it shows
   std::vector<int32_t> stop_tokens;  // from config, tokenizer and chat template; at most kMaxStopTokens
 };

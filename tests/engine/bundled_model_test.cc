@@ -1,5 +1,6 @@
 // The bundled model on the host interpreter: a sequence's bits do not depend on how it is computed.
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <random>
@@ -13,6 +14,7 @@
 
 #include "engine/backend/host_backend.h"
 #include "engine/runtime/model_source.h"
+#include "engine/torch/teacher_forcing.h"
 #include "models/checkpoint/weights.h"
 #include "profiler/chrome/chrome_trace.h"
 #include "serval/engine.h"
@@ -236,6 +238,82 @@ TEST(BundledModel, ListsTheLikeliestTokensAtEachPlace) {
     if (drawn == top.end()) continue;
     EXPECT_EQ(drawn->log_probability, response.log_probabilities[t]);
   }
+}
+
+Request scored(std::vector<int32_t> tokens, uint32_t likeliest = 1, int from = 1) {
+  Request request;
+  request.prompt_ids = std::move(tokens);
+  request.max_tokens = 0;
+  request.prompt_logprobs = likeliest;
+  request.prompt_logprobs_from = from;
+  return request;
+}
+
+// A prompt and the answer to it: what the answer's tokens got when they were drawn, they get as a prompt.
+TEST(BundledModel, ScoresATextAsItWasGenerated) {
+  Request request = story("Once upon a time", 150, 5);
+  request.top_logprobs = 3;
+  const Response answer = engine().generate(request);
+  std::vector<int32_t> tokens = engine().tokenize(request.prompt);
+  const size_t first = tokens.size();
+  tokens.insert(tokens.end(), answer.tokens.begin(), answer.tokens.end());
+  const Response read = engine().generate(scored(tokens, 3));
+  ASSERT_EQ(read.prompt_logprobs.size(), tokens.size() - 1);
+  for (size_t i = first; i < tokens.size(); ++i) {
+    const PromptLogprob& found = read.prompt_logprobs[i - 1];
+    EXPECT_EQ(found.token, tokens[i]);
+    EXPECT_EQ(found.log_probability, answer.log_probabilities[i - first]) << i;  // float ==: bit for bit
+    EXPECT_EQ(found.top_logprobs, answer.top_logprobs[i - first]) << i;
+  }
+}
+
+// Teacher forcing: the log-softmax of each position's logits.
+TEST(BundledModel, ScoresATextByTheLogitsOfEachPosition) {
+  const ModelSource source = find_model("");
+  const auto weights =
+      std::make_shared<const ModelWeights>(ModelWeights::load(source.files->path(), *source.model));
+  BackendOptions options;
+  options.limits = {.context = kContext, .sequences = 1};
+  const auto backend = make_host_backend(*source.model, weights, options);
+  std::vector<int32_t> tokens =
+      engine().tokenize("The fox looked at the river, and the river looked at the fox.");
+  const std::vector<float> logits = teacher_force(*backend, tokens);
+  const Response read = engine().generate(scored(tokens));
+  const auto vocabulary = static_cast<size_t>(source.model->vocab_size);
+  for (size_t i = 1; i < tokens.size(); ++i) {
+    const auto row = std::span(logits).subspan((i - 1) * vocabulary, vocabulary);
+    double sum = 0;
+    for (const float logit : row) sum += std::exp(static_cast<double>(logit));
+    const double expected = row[static_cast<size_t>(tokens[i])] - std::log(sum);
+    EXPECT_NEAR(read.prompt_logprobs[i - 1].log_probability, expected, 1e-5) << i;
+    const auto likeliest = std::ranges::max_element(row) - row.begin();
+    EXPECT_EQ(read.prompt_logprobs[i - 1].top_logprobs.at(0).token, likeliest) << i;
+  }
+}
+
+// In one pass, in pieces, beside other requests, and with blocks that another request has filled.
+TEST(BundledModel, ScoresATextWithTheSameBitsHoweverItIsRead) {
+  std::vector<int32_t> tokens(400);
+  std::mt19937 random(1);
+  for (int32_t& token : tokens) token = static_cast<int32_t>(random() % 3000);
+  const auto scores = [&](Engine& with, int from) {
+    return with.generate(scored(tokens, 2, from)).prompt_logprobs;
+  };
+  const std::vector<PromptLogprob> expected = scores(engine(), 1);
+  ASSERT_EQ(expected.size(), tokens.size() - 1);
+  for (const int rows : {1, 33, 512}) {
+    EngineOptions options = host_options();
+    options.max_batch_tokens = std::max(rows, 1);
+    options.max_sequences = 1;
+    Engine other = Engine::load(options);
+    EXPECT_EQ(scores(other, 1), expected) << rows << " rows a pass";
+  }
+  const Response shared = engine().generate(scored(tokens, 2, 300));
+  EXPECT_EQ(shared.cached_tokens, 256) << "the blocks before the row of the token before";
+  EXPECT_EQ(shared.prompt_logprobs, std::vector(expected.begin() + 299, expected.end()));
+  std::vector<Request> many = sixteen_requests();
+  many.push_back(scored(tokens, 2));
+  EXPECT_EQ(engine().decode_batch(many).back().prompt_logprobs, expected);
 }
 
 TEST(BundledModel, PenaltiesMakeAnAnswerRepeatItselfLess) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -57,6 +58,10 @@ ToyModel hashing_model(int32_t vocab_size, int32_t eos, uint32_t eos_period) {
     if (eos_period != 0 && (hash >> 16) % eos_period == 0) return {eos, log_probability};
     return {static_cast<int32_t>((hash >> 32) % static_cast<uint64_t>(vocab_size)), log_probability};
   };
+}
+
+float toy_log_probability(std::span<const int32_t> tokens, int32_t target) {
+  return -static_cast<float>(mix(hash_of({}, tokens), static_cast<uint64_t>(target)) % 1000) / 100;
 }
 
 ToyModel scripted_model(size_t prompt_length, std::vector<int32_t> script) {
@@ -119,6 +124,7 @@ void FakeBackend::run(const Launch& launch, const std::function<void(uint32_t)>&
   }
   prepared_.reset();
   copy_launch(state_, own_);
+  ASSERT_TRUE(launch.passes == 1 || std::ranges::none_of(own_.rows, row_has_target));
   forget_launch();
   if (on_begun) on_begun();
   uint32_t after_stop = 0;
@@ -205,6 +211,20 @@ int32_t FakeBackend::next_allowed(const PassRow& row, int32_t token) {
   return token;
 }
 
+// What `sample` leaves for a row: a target, or what the model draws.
+SampledToken FakeBackend::result_of(const PassRow& row) {
+  const std::vector<int32_t> tokens = tokens_before(row);
+  if (row_has_target(row)) {
+    if (row.position >= spoilt_after_) return {row.target, std::numeric_limits<float>::quiet_NaN()};
+    return {row.target, toy_log_probability(tokens, row.target)};
+  }
+  if (options_.check) check_history(row, tokens);
+  const SequenceSlot& slot = own_.slots[row.slot];
+  SampledToken sampled = model_(slot, tokens);
+  if ((slot.extras & kMasksTokens) != 0) sampled.token = next_allowed(row, sampled.token);
+  return sampled;
+}
+
 void FakeBackend::advance(uint32_t pass, size_t r) {
   PassRow& row = own_.rows[r];
   OutputToken& output = state_.output[pass][r];
@@ -212,16 +232,15 @@ void FakeBackend::advance(uint32_t pass, size_t r) {
   if (row.active == 0) return;
   row.active = 0;
   if (row.wants_logits == 0) return;
-  const std::vector<int32_t> tokens = tokens_before(row);
-  if (options_.check) check_history(row, tokens);
+  EXPECT_LT(r, logit_rows(own_.limits));
+  const SampledToken sampled = result_of(row);
   SequenceSlot& slot = own_.slots[row.slot];
-  SampledToken sampled = model_(slot, tokens);
-  if ((slot.extras & kMasksTokens) != 0) sampled.token = next_allowed(row, sampled.token);
   for (uint32_t i = 0; i < slot.num_top; ++i)
     state_.top[r].token[i] = {sampled.token + static_cast<int32_t>(i), sampled.log_probability};
   const uint32_t position = row.position + 1;
   const FinishReason finish = finish_of(end_rule_of(slot), sampled, position);
   output = {1, row.slot, sampled.token, sampled.log_probability, position, finish};
+  if (row_has_target(row)) return;
   const uint32_t at = slot.history_length++;
   if (keeps_token(slot.extras, at, options_.context)) own_.history_of(row.slot)[at] = sampled.token;
   row.token = sampled.token;

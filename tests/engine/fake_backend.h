@@ -1,8 +1,8 @@
 // A backend for unit tests: the semantics of a pass (vm/state, instructions/advance) with a toy model instead
-// of tensors. Its top tokens are the one that was drawn and those after it. Its KV cache holds tokens and is
-// addressed through the block table like the real one, so a wrong block, position or history changes the
-// generated tokens. Once a launch has begun, it overwrites everything that a launch may write, except the
-// output.
+// of tensors. Its top tokens are the one that was drawn, or the row's target, and those after it. Its KV
+// cache holds tokens and is addressed through the block table like the real one, so a wrong block, position
+// or history changes the generated tokens. Once a launch has begun, it overwrites everything that a launch
+// may write, except the output.
 #pragma once
 
 #include <atomic>
@@ -24,6 +24,8 @@ using ToyModel = std::function<SampledToken(const SequenceSlot& slot, std::span<
 // Returns a hash of everything on which a token may depend: the tokens before it and, unless greedy, seed and
 // stream. Token `eos` comes once in `eos_period` tokens; 0: never.
 ToyModel hashing_model(int32_t vocab_size, int32_t eos = 0, uint32_t eos_period = 0);
+// The log-probability that the fake backend gives `target` after `tokens`.
+float toy_log_probability(std::span<const int32_t> tokens, int32_t target);
 // Repeats `script` forever, for any prompt of `prompt_length` tokens.
 ToyModel scripted_model(size_t prompt_length, std::vector<int32_t> script);
 
@@ -62,6 +64,8 @@ class FakeBackend final : public Backend {
   void fail_before_launch(uint64_t launch) {
     fail_before_launch_ = launch;
   }  // likewise, before the launch has begun
+  // Targets after this position get no finite log-probability.
+  void spoil_scores_after(uint32_t position) { spoilt_after_ = position; }
   void before_each_pass(std::function<void()> call) { before_pass_ = std::move(call); }
   // Called on the loop's thread when a launch returns.
   void after_each_launch(std::function<void()> call) { after_launch_ = std::move(call); }
@@ -86,6 +90,7 @@ class FakeBackend final : public Backend {
   std::vector<int32_t> tokens_before(const PassRow& row);
   void check_history(const PassRow& row, std::span<const int32_t> tokens) const;
   int32_t next_allowed(const PassRow& row, int32_t token);
+  SampledToken result_of(const PassRow& row);
   void advance(uint32_t pass, size_t r);
 
   ToyModel model_;
@@ -96,6 +101,7 @@ class FakeBackend final : public Backend {
   std::optional<Prepared> prepared_;
   std::vector<int32_t> kv_;
   std::atomic<bool> stop_{false};
+  uint32_t spoilt_after_ = ~0U;
   std::function<void()> before_pass_, after_launch_;
   // Written by the thread that runs passes.
   std::atomic<uint64_t> passes_run_ = 0;

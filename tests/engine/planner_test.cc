@@ -29,11 +29,11 @@ TEST(Planner, GivesEverySequenceThatGeneratesARowBeforeAnyPrompt) {
   ASSERT_EQ(plan.rows.size(), 16u);
   EXPECT_EQ(plan.rows[0].sequence, 1u);
   EXPECT_EQ(plan.rows[0].position, 7u);
-  EXPECT_TRUE(plan.rows[0].wants_logits);
+  EXPECT_TRUE(plan.rows[0].wants_logits());
   EXPECT_EQ(plan.rows[1].sequence, 2u);
   EXPECT_EQ(plan.rows[2].sequence, 0u);
   EXPECT_EQ(plan.rows[15].position, 13u);
-  EXPECT_FALSE(plan.rows[15].wants_logits);
+  EXPECT_FALSE(plan.rows[15].wants_logits());
   EXPECT_EQ(plan.passes, 1u);
 }
 
@@ -41,7 +41,7 @@ TEST(Planner, LetsSeveralPromptsShareAPassInTheOrderOfService) {
   const PassPlan plan = plan_of({sequence(0, 3), sequence(4, 8), sequence(0, 20)});
   ASSERT_EQ(plan.rows.size(), 16u);
   EXPECT_EQ(plan.rows[2].sequence, 0u);
-  EXPECT_TRUE(plan.rows[2].wants_logits);
+  EXPECT_TRUE(plan.rows[2].wants_logits());
   EXPECT_EQ(plan.rows[3].position, 4u);
   EXPECT_EQ(plan.rows[7].sequence, 2u);
   EXPECT_EQ(plan.rows[15].position, 8u);
@@ -52,7 +52,24 @@ TEST(Planner, SkipsTheLmHeadIfNothingIsSampled) {
   only_read.generates = false;
   const PassPlan plan = plan_of({only_read});
   ASSERT_EQ(plan.rows.size(), 3u);
-  EXPECT_FALSE(plan.rows[2].wants_logits);
+  EXPECT_FALSE(plan.rows[2].wants_logits());
+}
+
+TEST(Planner, EndsAPassWhereNoMoreRowsMayWantLogits) {
+  SequenceView scored = sequence(0, 30);
+  scored.score_begin = 4;
+  scored.score_end = 29;
+  const SequenceView other = sequence(0, 30);
+  const std::vector<SequenceView> running = {scored, other, sequence(7, 8)};
+  PlannerLimits limits = kSixteen;
+  limits.max_logit_rows = 3;
+  const PassPlan cut = plan({running, kManyBlocks}, limits);
+  ASSERT_EQ(cut.rows.size(), 16u);
+  EXPECT_TRUE(cut.rows[0].draws);
+  EXPECT_FALSE(cut.rows[4].wants_logits());
+  EXPECT_TRUE(cut.rows[5].scores && cut.rows[6].scores);
+  EXPECT_EQ(cut.rows[6].position, 5u);
+  EXPECT_EQ(cut.rows[7].sequence, 1u) << "rows that want none still fill the pass";
 }
 
 // A pass after a prompt's end may need another program.
@@ -75,7 +92,7 @@ TEST(Planner, ReadsTheLastTokenOfAPromptAsOneOfThePrompt) {
   EXPECT_TRUE(plan.reads_prompts);
   EXPECT_EQ(plan.passes, 1u);
   EXPECT_EQ(plan.rows[0].sequence, 1u);
-  EXPECT_TRUE(plan.rows[1].wants_logits);
+  EXPECT_TRUE(plan.rows[1].wants_logits());
 }
 
 TEST(Planner, RunsNoMorePassesThanThereAreBlocksFor) {
@@ -115,6 +132,7 @@ class Workload {
     limits_.max_rows = kRows[seed % std::size(kRows)];
     limits_.max_sequences = 1 + random_() % std::min(limits_.max_rows, 40U);
     limits_.max_passes = 1 + random_() % 64;
+    limits_.max_logit_rows = limits_.max_sequences + random_() % 20;
     available_ = blocks_for_tokens(kContext) + random_() % 20;
     all_ = available_;
     for (uint32_t i = 0; i < 60; ++i) waiting_.push_back(arrive(i));
@@ -147,6 +165,10 @@ class Workload {
     view.length = view.prompt = 1 + random_() % 400;
     view.generates = random_() % 8 != 0;
     view.end = view.length + (view.generates ? random_() % (kContext - view.length) : 0);
+    if (random_() % 3 == 0) {
+      view.score_end = view.length - 1;
+      view.score_begin = random_() % view.length;
+    }
     return {view, static_cast<int>(random_() % 3), arrival};
   }
 
@@ -202,13 +224,15 @@ class Workload {
   void check_rows(const PassPlan& pass_plan) {
     ASSERT_FALSE(pass_plan.rows.empty());
     ASSERT_LE(pass_plan.rows.size(), limits_.max_rows);
+    ASSERT_LE(std::ranges::count_if(pass_plan.rows, &PlannedRow::wants_logits), limits_.max_logit_rows);
     ASSERT_TRUE(pass_plan.passes == 1 || !pass_plan.reads_prompts);
     std::vector<uint32_t> rows(running_.size(), 0);
     for (const PlannedRow& row : pass_plan.rows) {
       const SequenceView& view = running_[row.sequence].view;
       ASSERT_EQ(row.position, view.computed + rows[row.sequence]++);
       ASSERT_LT(row.position, view.length);
-      ASSERT_EQ(row.wants_logits, row.position + 1 == view.length && view.generates);
+      ASSERT_EQ(row.draws, row.position + 1 == view.length && view.generates);
+      ASSERT_EQ(row.scores, row.position >= view.score_begin && row.position < view.score_end);
     }
     bool first_reader = true;
     for (size_t i = 0; i < running_.size(); ++i) {
@@ -236,7 +260,7 @@ class Workload {
     for (const PlannedRow& row : pass_plan.rows) ++running_[row.sequence].view.computed;
     for (const PlannedRow& row : pass_plan.rows) {
       SequenceView& view = running_[row.sequence].view;
-      if (!row.wants_logits) continue;
+      if (!row.draws) continue;
       const uint32_t made = std::min(passes, view.end + 1 - view.length);
       view.length += made;
       view.computed += made - 1;

@@ -78,6 +78,10 @@ std::vector<Request> random_requests(size_t count, int longest_prompt, int vocab
     request.priority = static_cast<int>(random() % 3);
     request.n = random() % 15 == 0 ? 3 : 1;
     if (random() % 3 == 0) request.deadline_ms = kFarAway;
+    if (requests.size() % 4 == 2) {
+      request.prompt_logprobs = static_cast<uint32_t>(requests.size() % 21);
+      request.prompt_logprobs_from = static_cast<int>(1 + requests.size() * 7 % length);
+    }
     if (requests.size() % 12 == 7) constrain(request, static_cast<uint32_t>(random()));
     if (requests.size() % 10 == 5) grow_with_others(request);
     if (requests.size() % 50 == 17) request.deadline_ms = kOver;
@@ -95,6 +99,7 @@ std::vector<Request> single(Request request) {
   request.deadline_ms.reset();
   for (int answer = 0; answer < answers; ++answer) {
     out.push_back(request);
+    request.prompt_logprobs.reset();  // only a request's first answer has them
     ++request.sampling.stream;
   }
   return out;
@@ -111,6 +116,7 @@ std::string difference(const Response& found, const Response& alone, Finish earl
   if (early == Finish::kNone || found.finish != early) {
     if (found.finish != alone.finish) return "another end";
     if (found.text != alone.text) return "another text";
+    if (found.prompt_logprobs != alone.prompt_logprobs) return "other log-probabilities of the prompt";
     if (tokens != alone.tokens.size() || tops != alone.top_logprobs.size()) return "another length";
   }
   if (!begin_alike(alone.tokens, found.tokens, tokens)) return "other tokens";

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -35,12 +36,16 @@ class SteppedLoop {
     PreparedRequest prepared = prepare_request(request, request.prompt_ids, {kVocabulary, context_, {}});
     answers.emplace_back();
     const auto channel = std::make_shared<Channel>(signals, [this, index](const RequestEvent& event) {
+      if (on_event) on_event(event);
+      if (!event.response.prompt_logprobs.empty())
+        answers[index].prompt_logprobs = event.response.prompt_logprobs;
       if (event.kind == RequestEvent::Kind::kToken) {
         answers[index].tokens.push_back(event.token.token);
       } else {
-        const std::vector<int32_t> tokens = std::move(answers[index].tokens);
-        answers[index] = event.response;
-        answers[index].tokens = tokens;
+        Response ended_answer = event.response;
+        ended_answer.tokens = std::move(answers[index].tokens);
+        ended_answer.prompt_logprobs = std::move(answers[index].prompt_logprobs);
+        answers[index] = std::move(ended_answer);
         ended.push_back(index);
       }
     });
@@ -93,6 +98,7 @@ class SteppedLoop {
   std::vector<Response> answers;
   std::vector<std::shared_ptr<Channel>> channels;
   std::vector<size_t> ended;  // in order of their ends
+  std::function<void(const RequestEvent&)> on_event;
 };
 
 inline Request request(size_t prompt, int max_tokens, int32_t token = 1) {

@@ -81,6 +81,12 @@ struct Request {
   // For each generated token, the log-probabilities of this many likeliest tokens, 0 to 20. A GPU then needs
   // one launch for each token, which adds the time between two launches to every token.
   uint32_t top_logprobs = 0;
+  // The log-probability of each token of the prompt given those before it, from the token at index
+  // prompt_logprobs_from on, and of this many likeliest tokens in its place, 0 to 20; none: none. The first
+  // token has none, so prompt_logprobs_from is 1 or more. Only what comes before the token at index
+  // prompt_logprobs_from - 1 is taken from the KV cache. With max_tokens = 0 nothing is generated.
+  std::optional<uint32_t> prompt_logprobs = {};
+  int prompt_logprobs_from = 1;
   bool ignore_eos = false;  // the model's end-of-text tokens do not end the answer
   // The format of the text: a JSON object; a value that is valid under a JSON schema (docs/api.md lists the
   // supported keywords); a text that matches a regular expression as a whole, is one of a list, or follows a
@@ -133,6 +139,14 @@ struct TopLogprob {
   friend bool operator==(const TopLogprob&, const TopLogprob&) = default;
 };
 
+// A token of a prompt.
+struct PromptLogprob {
+  int32_t token = 0;
+  float log_probability = 0;  // natural log, under the model's own softmax, given the tokens before it
+  std::vector<TopLogprob> top_logprobs;  // the Request::prompt_logprobs likeliest tokens in its place
+  friend bool operator==(const PromptLogprob&, const PromptLogprob&) = default;
+};
+
 struct TokenEvent {
   // The number that Batch::add returned; 0 for generate(); the index of the response + 1 for decode_batch();
   // the index of the answer for a RequestHandle.
@@ -160,6 +174,9 @@ struct Response {
   std::vector<int32_t> tokens;  // all generated tokens, including those of an end of text or a stop string
   std::vector<float> log_probabilities;               // one for each token
   std::vector<std::vector<TopLogprob>> top_logprobs;  // one for each token; empty if none were requested
+  // One for each token of the prompt from Request::prompt_logprobs_from on, of a request's first answer only;
+  // empty if none were requested.
+  std::vector<PromptLogprob> prompt_logprobs;
   int prompt_tokens = 0;
   int cached_tokens = 0;  // number of these that were already in the KV cache
   Finish finish = Finish::kNone;
@@ -188,7 +205,7 @@ struct RequestEvent {
   Kind kind = Kind::kToken;
   uint32_t answer = 0;  // index, below Request::n
   TokenEvent token = {};
-  Response response = {};
+  Response response = {};  // its prompt_logprobs are in the first event of an answer, of whichever kind
 };
 
 // Called on the engine's own thread between two passes: all requests wait until it returns. It must not throw
@@ -331,8 +348,10 @@ struct ModelInfo {
   std::string policy;
   int gpus = 1;  // GPUs that share the model
   int sms = 0;
-  int64_t instructions = 0;   // of the compiled program
-  std::string chat_template;  // its name or its file; "" if the model has none
+  int64_t instructions = 0;          // of the compiled program
+  std::string chat_template;         // its name or its file; "" if the model has none
+  std::string chat_template_text;    // its Jinja; "" likewise
+  std::string bos_token, eos_token;  // their texts, as prompts may contain them; "" if the model has none
   // What the chat template shows: the names of serve's --tool-parser and --reasoning-parser, else "none".
   std::string tool_parser = "none", reasoning_parser = "none";
   bool template_writes_tools = false;  // the chat template uses ChatOptions::tools
