@@ -106,6 +106,40 @@ TEST(AnswerFormat, LogProbabilitiesAreOfTokens) {
   EXPECT_EQ(chat.at(0).at("logprob"), -0.5);
 }
 
+TEST(AnswerFormat, TheFirstTokenOfAPromptHasNoLogProbability) {
+  const Piece piece{
+      .text = "ab",
+      .with_logprobs = true,
+      .with_likeliest = true,
+      .logprobs = {{.token = {1, "a"}, .is_scored = false},
+                   {.token = {2, "b", true, -1}, .text_offset = 1, .likeliest = {{2, "b", true, -1}}}}};
+  const json logprobs = data_of(kCompletion.event(0, piece, false)).at("choices").at(0).at("logprobs");
+  EXPECT_EQ(logprobs.at("tokens"), json({"a", "b"}));
+  EXPECT_EQ(logprobs.at("token_logprobs"), json({nullptr, -1}));
+  EXPECT_EQ(logprobs.at("top_logprobs"), json({nullptr, {{"b", -1}}}));
+}
+
+// As vLLM writes them: in a completion's choices, and beside the choices of a chat.
+TEST(AnswerFormat, PromptLogProbabilitiesAreByTokenId) {
+  const Piece piece{
+      .with_prompt = true,
+      .prompt = {{.token = {1, "a"}, .is_scored = false},
+                 {.token = {2, "b", true, -3}, .likeliest = {{7, "\xA5", true, -1}, {9, "d", true, -2}}},
+                 {.token = {7, "c", true, -1}, .likeliest = {{7, "c", true, -1}}}},
+      .finish_reason = "length"};
+  const json found =
+      json::parse(kCompletion.complete({piece}, kUsage)).at("choices").at(0).at("prompt_logprobs");
+  ASSERT_EQ(found.size(), 3U);
+  EXPECT_TRUE(found.at(0).is_null());
+  EXPECT_EQ(found.at(1).at("2"), json({{"logprob", -3}, {"rank", nullptr}, {"decoded_token", "b"}}))
+      << "its rank is not known";
+  EXPECT_EQ(found.at(1).at("7"), json({{"logprob", -1}, {"rank", 1}, {"decoded_token", "\uFFFD"}}));
+  EXPECT_EQ(found.at(1).at("9").at("rank"), 2);
+  EXPECT_EQ(found.at(2), json({{"7", {{"logprob", -1}, {"rank", 1}, {"decoded_token", "c"}}}}));
+  EXPECT_EQ(json::parse(kChat.complete({piece}, kUsage)).at("prompt_logprobs"), found);
+  EXPECT_EQ(kCompletion.complete({{.text = "x"}}, kUsage).find("prompt_logprobs"), std::string::npos);
+}
+
 TEST(AnswerFormat, NoTwoOfTheLikeliestTokensHaveOneName) {
   const std::vector<LikelyToken> top = {
       {65, "A", true, -1}, {7, "A", true, -2}, {8, "\xA5", true, -3}, {9, "\xA6", true, -4}};

@@ -196,6 +196,48 @@ class OpenAi(Case):
         self.assertEqual((fitted.usage.prompt_tokens, fitted.usage.completion_tokens), (context - 5, 5))
         self.refuses(openai.BadRequestError, lambda: self.complete(extra_body={"truncate_prompt_tokens": context}), "truncate_prompt_tokens")
 
+    def echo(self, prompt=STORY, **parameters):
+        """The first token has null, as in OpenAI's own answers; the package's types do not know that."""
+        return self.client.completions.create(model="stories", prompt=prompt, echo=True, **parameters)
+
+    def test_echo_with_logprobs_scores_the_prompt(self):
+        made = self.complete(logprobs=1, **GREEDY).choices[0]
+        whole = STORY + made.text
+        for max_tokens in (0, 1):
+            choice = self.echo(prompt=whole, logprobs=1, temperature=0, max_tokens=max_tokens).choices[0]
+            logprobs = choice.logprobs
+            self.assertTrue(choice.text.startswith(whole))
+            self.assertIsNone(logprobs.token_logprobs[0])
+            self.assertIsNone(logprobs.top_logprobs[0])
+            end = len(logprobs.tokens) - max_tokens
+            count = len(made.logprobs.tokens)
+            self.assertEqual(logprobs.tokens[end - count : end], made.logprobs.tokens)
+            self.assertEqual(logprobs.token_logprobs[end - count : end], made.logprobs.token_logprobs)
+            for token, offset in zip(logprobs.tokens[1:], logprobs.text_offset[1:], strict=True):
+                self.assertTrue(choice.text.startswith(token, offset), (token, offset))
+
+    def test_a_stream_with_echo_has_the_same_log_probabilities(self):
+        whole = self.echo(logprobs=2, **GREEDY).choices[0].logprobs
+        chunks = list(self.echo(logprobs=2, stream=True, **GREEDY))
+        lists = [chunk.choices[0].logprobs for chunk in chunks if chunk.choices and chunk.choices[0].logprobs]
+        for name in ("tokens", "token_logprobs", "top_logprobs", "text_offset"):
+            self.assertEqual([value for one in lists for value in getattr(one, name)], getattr(whole, name))
+
+    def test_vllms_prompt_logprobs(self):
+        choice = self.complete(extra_body={"prompt_logprobs": 3}, max_tokens=1).choices[0]
+        echo = self.echo(logprobs=3, max_tokens=0).choices[0].logprobs
+        places = choice.model_extra["prompt_logprobs"]
+        self.assertIsNone(places[0])
+        for place, token, value in zip(places[1:], echo.tokens[1:], echo.token_logprobs[1:], strict=True):
+            own = next(iter(place.values()))
+            self.assertEqual((own["decoded_token"], own["logprob"]), (token, value))
+            ranks = [of["rank"] for of in place.values() if of["rank"] is not None]
+            self.assertEqual(sorted(ranks), [1, 2, 3])
+        chat = self.chat("Hello", extra_body={"prompt_logprobs": 0}, max_tokens=1)
+        self.assertEqual(len(chat.model_extra["prompt_logprobs"]), chat.usage.prompt_tokens)
+        self.refuses(openai.BadRequestError, lambda: self.complete(extra_body={"prompt_logprobs": 21}), "prompt_logprobs")
+        self.refuses(openai.BadRequestError, lambda: self.echo(extra_body={"prompt_logprobs": 1}, stream=True), "prompt_logprobs")
+
     def test_chats_and_streams(self):
         answer = self.chat("Tell me about a fox.", temperature=0, max_completion_tokens=20)
         chunks = list(

@@ -695,5 +695,72 @@ TEST_F(ServiceTest, AStreamEndsWithItsReasonAndItsUsage) {
   EXPECT_EQ(ends, 2U);
 }
 
+// The prompt is "Hi", two bytes.
+TEST_F(ServiceTest, EchoListsThePromptsTokensBeforeThoseOfTheAnswer) {
+  serve();
+  const json choice =
+      json::parse(complete(2, {{"echo", true}, {"logprobs", 1}})->wait().body).at("choices").at(0);
+  const json& logprobs = choice.at("logprobs");
+  EXPECT_EQ(choice.at("text"), "Hi" + alone(2).text);
+  ASSERT_EQ(logprobs.at("tokens").size(), 4U);
+  EXPECT_EQ(logprobs.at("tokens").at(0), "H");
+  EXPECT_EQ(logprobs.at("tokens").at(1), "i");
+  EXPECT_EQ(logprobs.at("text_offset").at(1), 1);
+  EXPECT_EQ(logprobs.at("text_offset").at(2), 2) << "the answer's offsets count from the prompt's beginning";
+  EXPECT_TRUE(logprobs.at("token_logprobs").at(0).is_null());
+  const std::vector<int32_t> before = {'H'};
+  EXPECT_EQ(logprobs.at("token_logprobs").at(1), serval::testing::toy_log_probability(before, 'i'));
+  EXPECT_EQ(logprobs.at("top_logprobs").at(1).size(), 1U);
+}
+
+TEST_F(ServiceTest, EchoWorksWithoutAnAnswerAndForSeveralPromptsAndAnswers) {
+  serve();
+  json body = {
+      {"prompt", {{72, 105}, {72, 105, 33}}}, {"max_tokens", 0}, {"echo", true}, {"logprobs", 0}, {"n", 2}};
+  const json choices = json::parse(ask("/v1/completions", body)->wait().body).at("choices");
+  ASSERT_EQ(choices.size(), 4U);
+  for (const size_t index : {size_t{0}, size_t{1}}) {
+    EXPECT_EQ(choices.at(index).at("text"), "Hi");
+    EXPECT_EQ(choices.at(index).at("logprobs").at("tokens"), json({"H", "i"}));
+    EXPECT_TRUE(choices.at(index).at("logprobs").at("top_logprobs").is_null());
+  }
+  EXPECT_EQ(choices.at(3).at("logprobs").at("token_logprobs").size(), 3U);
+  EXPECT_EQ(choices.at(3).at("finish_reason"), "length");
+  body["prompt"] = "H";
+  const json one = json::parse(ask("/v1/completions", body)->wait().body).at("choices").at(0).at("logprobs");
+  EXPECT_EQ(one.at("token_logprobs"), json({nullptr})) << "a single token has no log-probability";
+}
+
+TEST_F(ServiceTest, AStreamBeginsWithTheEcho) {
+  serve();
+  const HttpResponse answer = complete(1, {{"echo", true}, {"logprobs", 1}, {"stream", true}})->wait();
+  const size_t end = answer.body.find("\n\n");
+  const json first = json::parse(answer.body.substr(6, end - 6)).at("choices").at(0);
+  EXPECT_EQ(first.at("text"), "Hi");
+  EXPECT_EQ(first.at("logprobs").at("tokens"), json({"H", "i"}));
+}
+
+TEST_F(ServiceTest, GivesLogProbabilitiesOfThePrompt) {
+  serve();
+  const HttpResponse answer = complete(1, {{"prompt_logprobs", 2}})->wait();
+  const json choice = json::parse(answer.body).at("choices").at(0);
+  ASSERT_EQ(choice.at("prompt_logprobs").size(), 2U);
+  EXPECT_TRUE(choice.at("prompt_logprobs").at(0).is_null());
+  const json token = choice.at("prompt_logprobs").at(1).at("105");
+  EXPECT_EQ(token.at("decoded_token"), "i");
+  EXPECT_EQ(token.at("rank"), 1) << "the toy backend lists the token itself first";
+  EXPECT_EQ(choice.at("prompt_logprobs").at(1).size(), 2U);
+  EXPECT_TRUE(choice.at("logprobs").is_null());
+}
+
+TEST_F(ServiceTest, SaysWhatClientsNeedToKnowOfTheTokenizer) {
+  serve();
+  const json info = json::parse(ask("/tokenizer_info")->wait().body);
+  EXPECT_EQ(info.at("tokenizer_class"), "PreTrainedTokenizerFast");
+  EXPECT_EQ(info.at("model_max_length"), 256);
+  for (const char* member : {"bos_token", "eos_token", "chat_template"})
+    EXPECT_TRUE(info.at(member).is_null()) << "the toy has none";
+}
+
 }  // namespace
 }  // namespace serval::server

@@ -191,7 +191,12 @@ TEST(TextRequest, NamesTheParameterThatIsWrong) {
           {R"({"prompt": "x", "stream_options": {"include_usage": true}})", "stream_options"},
           {R"({"prompt": "x", "stream": true, "stream_options": {"other": 1}})", "stream_options.other"},
           {R"({"prompt": "x", "stream": 1})", "stream"},
-          {R"({"prompt": "x", "echo": true, "logprobs": 0})", "logprobs"},
+          {R"({"prompt": "x", "echo": true, "logprobs": 21})", "logprobs"},
+          {R"({"prompt": "x", "echo": true, "logprobs": -1})", "logprobs"},
+          {R"({"prompt": "x", "prompt_logprobs": 21})", "prompt_logprobs"},
+          {R"({"prompt": "x", "prompt_logprobs": -1})", "prompt_logprobs"},
+          {R"({"prompt": "x", "prompt_logprobs": true})", "prompt_logprobs"},
+          {R"({"prompt": "x", "prompt_logprobs": 0, "stream": true})", "prompt_logprobs"},
           {R"({"prompt": "x", "model": 5})", "model"},
           {R"({})", "prompt"},
       })
@@ -203,6 +208,21 @@ TEST(TextRequest, TheLikeliestTokensComeWithLogProbabilities) {
   const std::string messages = R"({"messages": [{"role": "user", "content": "x"}])";
   EXPECT_EQ(chat(messages + R"(, "logprobs": true, "top_logprobs": 20})").request.top_logprobs, 20U);
   EXPECT_EQ(refusal_of(messages + R"(, "top_logprobs": 1})", TextPath::kChat).param, "top_logprobs");
+}
+
+TEST(TextRequest, LogProbabilitiesOfThePromptComeWithEchoOrByTheirOwnName) {
+  const auto of = [](const std::string& members) {
+    return completion(R"({"prompt": "x", )" + members + "}").request.prompt_logprobs;
+  };
+  EXPECT_EQ(of(R"("echo": true)"), std::nullopt);
+  EXPECT_EQ(of(R"("logprobs": 3)"), std::nullopt);
+  EXPECT_EQ(of(R"("echo": true, "logprobs": 3)"), 3U);
+  EXPECT_EQ(of(R"("prompt_logprobs": 0)"), 0U);
+  EXPECT_EQ(of(R"("echo": true, "logprobs": 3, "prompt_logprobs": 5)"), 5U) << "as many as either asks for";
+  EXPECT_EQ(of(R"("echo": true, "logprobs": 3, "stream": true)"), 3U);
+  const TextRequest chat_request =
+      chat(R"({"messages": [{"role": "user", "content": "x"}], "prompt_logprobs": 2})");
+  EXPECT_EQ(chat_request.request.prompt_logprobs, 2U);
 }
 
 TEST(TextRequest, ResponsesHaveTheirOwnParameterNames) {

@@ -64,14 +64,39 @@ ordered_json completion_logprobs(const Piece& piece) {
   ordered_json tokens = ordered_json::array(), values = tokens, offsets = tokens;
   for (const TokenLogprob& drawn : piece.logprobs) {
     tokens.push_back(name_of(drawn.token));
-    values.push_back(drawn.token.log_probability);
     offsets.push_back(drawn.text_offset);
-    likeliest.push_back(likeliest_of(drawn));
+    values.push_back(drawn.is_scored ? ordered_json(drawn.token.log_probability) : ordered_json());
+    likeliest.push_back(drawn.is_scored ? likeliest_of(drawn) : ordered_json());
   }
   return {{"tokens", tokens},
           {"token_logprobs", values},
           {"top_logprobs", piece.with_likeliest ? likeliest : ordered_json()},
           {"text_offset", offsets}};
+}
+
+// One token as vLLM writes it. The rank is known of the likeliest tokens; of others it is null.
+ordered_json ranked_token(const LikelyToken& token, ordered_json rank) {
+  std::string storage;
+  return {{"logprob", token.log_probability},
+          {"rank", std::move(rank)},
+          {"decoded_token", std::string(utf8_lossy(token.bytes, &storage))}};
+}
+
+// vLLM's `prompt_logprobs`: for each token of the prompt an object that has, by their ids, the token itself
+// and the likeliest in its place; null for the first.
+ordered_json prompt_logprobs(const Piece& piece) {
+  ordered_json all = ordered_json::array();
+  for (const TokenLogprob& token : piece.prompt) {
+    if (!token.is_scored) {
+      all.push_back(nullptr);
+      continue;
+    }
+    ordered_json tokens = {{std::to_string(token.token.id), ranked_token(token.token, nullptr)}};
+    for (size_t i = 0; i < token.likeliest.size(); ++i)
+      tokens[std::to_string(token.likeliest[i].id)] = ranked_token(token.likeliest[i], i + 1);
+    all.push_back(std::move(tokens));
+  }
+  return all;
 }
 
 ordered_json chat_logprobs(const Piece& piece) {
@@ -92,6 +117,14 @@ std::string quoted(const std::string& text) {
 
 std::string member(const char* name, const std::vector<int32_t>& ids) {
   return fmt::format(R"(,"{}":[{}])", name, fmt::join(ids, ","));
+}
+
+// Members about the prompt, of a choice or, in chats, of the answer; empty if they were not asked for.
+std::string prompt_members(const Piece& piece) {
+  std::string members;
+  if (piece.with_prompt) members += R"(,"prompt_logprobs":)" + json_text(prompt_logprobs(piece));
+  if (piece.prompt_token_ids != nullptr) members += member("prompt_token_ids", *piece.prompt_token_ids);
+  return members;
 }
 
 // vLLM's members that most answers do not have.
@@ -115,8 +148,7 @@ std::string choice_text(size_t index, const char* name, const std::string& value
 
 std::string completion_choice(size_t index, const Piece& piece) {
   std::string choice = choice_text(index, "text", quoted(piece.text), completion_logprobs(piece), piece);
-  if (piece.prompt_token_ids != nullptr)
-    choice.insert(choice.size() - 1, member("prompt_token_ids", *piece.prompt_token_ids));
+  choice.insert(choice.size() - 1, prompt_members(piece));
   return choice;
 }
 
@@ -203,11 +235,10 @@ std::string AnswerFormat::complete(const std::vector<Piece>& choices, const Usag
     if (i > 0) answer += ',';
     answer += path_ == TextPath::kChat ? chat_choice(i, choices[i]) : completion_choice(i, choices[i]);
   }
-  answer += R"(],"usage":)" + json_text(usage_json(path_, usage));
+  answer += ']';
   // A conversation has one prompt, which all choices answer.
-  if (path_ == TextPath::kChat && choices.front().prompt_token_ids != nullptr)
-    answer += member("prompt_token_ids", *choices.front().prompt_token_ids);
-  return answer + "}";
+  if (path_ == TextPath::kChat && !choices.empty()) answer += prompt_members(choices.front());
+  return answer + R"(,"usage":)" + json_text(usage_json(path_, usage)) + "}";
 }
 
 std::string AnswerFormat::first_event(size_t choice, bool with_usage,

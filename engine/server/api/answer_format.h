@@ -31,6 +31,7 @@ struct TokenLogprob {
   LikelyToken token = {};
   size_t text_offset = 0;  // in characters: the character of the answer's text in which the token begins
   std::vector<LikelyToken> likeliest = {};
+  bool is_scored = true;  // false: the first token of a prompt, which has no log probability
 };
 
 // The stop string or the request's own stop token that ended an answer; monostate: another reason.
@@ -55,6 +56,8 @@ struct Piece {
   std::vector<TokenLogprob> logprobs = {};
   std::optional<std::vector<int32_t>> token_ids = {};
   const std::vector<int32_t>* prompt_token_ids = nullptr;  // null: not listed
+  bool with_prompt = false;                                // `prompt_logprobs`
+  std::vector<TokenLogprob> prompt = {};                   // the prompt's tokens
   std::string finish_reason = {};                          // empty: more pieces follow
   StopReason stop_reason = {};                             // vLLM's
 };

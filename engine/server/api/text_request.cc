@@ -162,6 +162,23 @@ void read_logprobs(TextRequest& request, const BodyFields& fields) {
   request.request.top_logprobs = static_cast<uint32_t>(likeliest);
 }
 
+// vLLM's parameter.
+void read_prompt_logprobs(TextRequest& request, const BodyFields& fields) {
+  const auto most = static_cast<int64_t>(sampling_range::kTopLogprobs.most);
+  const auto likeliest = fields.integer("prompt_logprobs", 0, most);
+  if (!likeliest) return;
+  if (request.stream) refuse_parameter("prompt_logprobs", "not with stream; set either, not both");
+  request.prompt_logprobs = static_cast<uint32_t>(*likeliest);
+}
+
+// The prompt's tokens are listed in `prompt_logprobs` or, with `echo`, before those of the answer.
+void ask_for_prompt_logprobs(TextRequest& request) {
+  request.request.prompt_logprobs = request.prompt_logprobs;
+  if (!request.echo || !request.logprobs) return;
+  const uint32_t echoed = request.request.top_logprobs;
+  request.request.prompt_logprobs = std::max(echoed, request.prompt_logprobs.value_or(0));
+}
+
 void read_stream(TextRequest& request, const BodyFields& fields) {
   request.stream = fields.boolean("stream").value_or(false);
   const json* options = fields.find("stream_options");
@@ -242,7 +259,8 @@ TextRequest parse_text_request(const std::string& body, TextPath path, const Mod
   request.truncate_prompt_tokens = read_truncation(fields);
   read_logprobs(request, fields);
   request.echo = fields.boolean("echo").value_or(false);
-  if (request.echo && request.logprobs) refuse_parameter("logprobs", "not with echo; set either, not both");
+  read_prompt_logprobs(request, fields);
+  ask_for_prompt_logprobs(request);
   if (path != TextPath::kMessages) request.user = fields.text("user", api_limit::kNameBytes).value_or("");
   return request;
 }

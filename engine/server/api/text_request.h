@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -42,6 +43,7 @@ struct TextRequest {
   bool include_usage = false;
   bool logprobs = false;
   bool echo = false;
+  std::optional<uint32_t> prompt_logprobs = {};  // vLLM's parameter: this many likeliest tokens
   // Number of the request.n answers to each prompt that are returned: those with the highest mean log
   // probability of their tokens. request.n: all, in their order.
   int answers = 1;

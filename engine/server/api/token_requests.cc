@@ -54,4 +54,15 @@ std::string detokenize_answer(const std::string& text) {
   return json_text({{"prompt", text}});
 }
 
+std::string tokenizer_info_answer(const ModelInfo& info) {
+  const auto text = [](const std::string& value) {
+    return value.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(value);
+  };
+  return json_text({{"tokenizer_class", "PreTrainedTokenizerFast"},
+                    {"bos_token", text(info.bos_token)},
+                    {"eos_token", text(info.eos_token)},
+                    {"model_max_length", info.context},
+                    {"chat_template", text(info.chat_template_text)}});
+}
+
 }  // namespace serval::server

@@ -31,4 +31,8 @@ DetokenizeRequest parse_detokenize_request(const std::string& body, const ModelD
 // {"prompt": TEXT}
 std::string detokenize_answer(const std::string& text);
 
+// What tokenizer_config.json says of a tokenizer: {"tokenizer_class", "bos_token", "eos_token",
+// "model_max_length", "chat_template"}. A token or template that the model lacks is null.
+std::string tokenizer_info_answer(const ModelInfo& info);
+
 }  // namespace serval::server

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
 #include "engine/server/http/request_id.h"
+#include "engine/server/service/characters.h"
+#include "engine/server/service/prompt_tokens.h"
 #include "vm/base/error.h"
 
 namespace serval::server {
@@ -48,12 +51,6 @@ HttpResponse stream_head(const std::string& id, TextPath path) {
   return {.content_type = "text/event-stream; charset=utf-8", .headers = std::move(headers)};
 }
 
-size_t count_characters(std::string_view utf8) {
-  constexpr unsigned char kKind = 0xC0, kContinuation = 0x80;
-  return static_cast<size_t>(std::ranges::count_if(
-      utf8, [](char c) { return (static_cast<unsigned char>(c) & kKind) != kContinuation; }));
-}
-
 }  // namespace
 
 Generation::Generation(Arrival arrival, EncodedRequest request, const AnswerIdentity& identity, OnEnd on_end,
@@ -64,6 +61,7 @@ Generation::Generation(Arrival arrival, EncodedRequest request, const AnswerIden
       ticket_(ticket_of(arrival_, request_)),
       on_end_(std::move(on_end)),
       on_gap_(std::move(on_gap)),
+      scores_(request_.prompts.size()),
       unfinished_(ticket_.answers) {
   for (uint32_t i = 0; i < ticket_.answers; ++i) answers_.push_back({.pieces = AnswerPieces(request_.shape)});
   const std::string& own = arrival_.exchange->request().request_id;
@@ -75,6 +73,10 @@ Generation::Generation(Arrival arrival, EncodedRequest request, const AnswerIden
   record_.user = request_.text.user;
   record_.stream = request_.text.stream;
   record_.body_bytes = arrival_.exchange->request().body.size();
+  for (size_t i = 0; i < answers_.size(); ++i) {
+    const size_t echoed = count_characters(request_.echoes[prompt_of(i)]);
+    answers_[i].token_characters = answers_[i].text_characters = echoed;
+  }
 }
 
 void Generation::listen() {
@@ -114,6 +116,8 @@ size_t Generation::index_of(size_t prompt, uint32_t answer) const {
 
 void Generation::on_event(size_t prompt, const RequestEvent& event) {
   if (ended_) return;
+  // They come with the first event of a prompt's first answer, before all events of its other answers.
+  if (!event.response.prompt_logprobs.empty()) scores_[prompt] = event.response.prompt_logprobs;
   const size_t index = index_of(prompt, event.answer);
   if (event.kind == RequestEvent::Kind::kToken) return on_token(index, event.token);
   on_finish(prompt, index, event.response);
@@ -130,7 +134,7 @@ void Generation::on_token(size_t index, const TokenEvent& token) {
   answer.log_probability += token.log_probability;
   answer.last_id = token.token;
   if (request_.text.return_token_ids) answer.unsent_ids.push_back(token.token);
-  if (request_.text.logprobs && !ends_text(token)) add_logprob(answer, token);
+  if (lists_token(token)) add_logprob(answer, token);
   if (answer.pieces.counts_tokens())
     answer.pieces.count(engine_->token_bytes(token.token, true).value_or(""));
   answer.text_characters += count_characters(token.text);
@@ -147,6 +151,12 @@ void Generation::deliver(size_t index, std::vector<Piece> pieces) {
       send(index, std::move(piece));
     }
   }
+}
+
+// With `echo`, clients expect one entry for each token of the prompt and of the answer: lm-eval drops the
+// last.
+bool Generation::lists_token(const TokenEvent& token) const {
+  return request_.text.logprobs && (request_.text.echo || !ends_text(token));
 }
 
 // True if the token ends the answer and is not part of its text.
@@ -196,14 +206,33 @@ void Generation::begin_stream() {
   arrival_.exchange->begin_stream(stream_head(record_.request_id, request_.text.path));
 }
 
+size_t Generation::prompt_of(size_t index) const {
+  return index / static_cast<size_t>(request_.text.request.n);
+}
+
+std::vector<TokenLogprob> Generation::prompt_tokens(size_t index, uint32_t likeliest) const {
+  const size_t prompt = prompt_of(index);
+  return tokens_of_prompt(*engine_, request_.prompts[prompt].prompt_ids, scores_[prompt],
+                          request_.echoes[prompt], likeliest);
+}
+
+// The prompt as the beginning of an answer.
+Piece Generation::echo_of(size_t index) {
+  Piece piece{.text = request_.echoes[prompt_of(index)]};
+  if (!request_.text.echo || !request_.text.logprobs) return piece;
+  set_logprob_flags(piece);
+  piece.logprobs = prompt_tokens(index, request_.text.request.top_logprobs);
+  return piece;
+}
+
 // Sends the answer's first event and, with `echo`, the prompt.
 void Generation::begin(size_t index) {
   begin_stream();
   Answer& answer = answers_[index];
   if (std::exchange(answer.begun, true)) return;
   write(writer_->begin(index));
-  const std::string& echo = request_.echoes[index / static_cast<size_t>(request_.text.request.n)];
-  if (!echo.empty()) write(writer_->piece(index, {.text = echo}));
+  const Piece echo = echo_of(index);
+  if (!echo.text.empty() || !echo.logprobs.empty()) write(writer_->piece(index, echo));
 }
 
 void Generation::write(const std::string& event) {
@@ -275,14 +304,20 @@ std::vector<size_t> Generation::best_answers(size_t prompt) const {
   return indices;
 }
 
-void Generation::add_whole(size_t index, std::vector<Piece>& choices) {
+Piece Generation::whole_answer(size_t index) {
   Answer& answer = answers_[index];
-  Piece& whole = answer.whole;
+  Piece whole = std::move(answer.whole);
+  Piece echo = echo_of(index);
+  whole.text.insert(0, echo.text);
+  whole.logprobs = std::move(echo.logprobs);
   set_logprob_flags(whole);
-  whole.logprobs = take_logprobs(answer, !answer.stopped);
+  std::ranges::move(take_logprobs(answer, !answer.stopped), std::back_inserter(whole.logprobs));
   if (request_.text.return_token_ids) whole.token_ids = std::move(answer.unsent_ids);
-  whole.text.insert(0, request_.echoes[index / static_cast<size_t>(request_.text.request.n)]);
-  choices.push_back(std::move(whole));
+  if (const auto& likeliest = request_.text.prompt_logprobs) {
+    whole.with_prompt = true;
+    whole.prompt = prompt_tokens(index, *likeliest);
+  }
+  return whole;
 }
 
 void Generation::complete() {
@@ -293,7 +328,7 @@ void Generation::complete() {
   } else {
     std::vector<Piece> choices;
     for (size_t prompt = 0; prompt < request_.prompts.size(); ++prompt) {
-      for (const size_t index : best_answers(prompt)) add_whole(index, choices);
+      for (const size_t index : best_answers(prompt)) choices.push_back(whole_answer(index));
     }
     exchange.respond({.headers = id_headers(record_.request_id, request_.text.path),
                       .body = writer_->complete(choices, usage_)});

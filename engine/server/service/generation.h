@@ -74,8 +74,8 @@ class Generation final : public EventTarget, public std::enable_shared_from_this
     Piece whole = {};                       // the answer so far, if it is not streamed
     std::vector<TokenLogprob> unsent = {};  // tokens whose text the engine has not delivered yet
     Utf8Stream characters = {};             // decodes the bytes of all tokens
-    size_t token_characters = 0;            // complete characters of all tokens
-    size_t text_characters = 0;             // characters of the text that the engine has delivered
+    size_t token_characters = 0;            // complete characters of all tokens, an echoed prompt included
+    size_t text_characters = 0;             // likewise, of the text that the engine has delivered
     std::optional<Clock::time_point> last_token = {};
     double log_probability = 0;            // sum of its tokens'
     size_t tokens = 0;                     // number of tokens
@@ -92,13 +92,17 @@ class Generation final : public EventTarget, public std::enable_shared_from_this
   void begin_stream();
   void begin(size_t index);
   void write(const std::string& event);
+  bool lists_token(const TokenEvent& token) const;
   bool ends_text(const TokenEvent& token) const;
   void set_logprob_flags(Piece& piece) const;
   LikelyToken likely(int32_t id, float log_probability) const;
   void add_logprob(Answer& answer, const TokenEvent& token);
   static std::vector<TokenLogprob> take_logprobs(Answer& answer, bool all);
+  size_t prompt_of(size_t index) const;
+  std::vector<TokenLogprob> prompt_tokens(size_t index, uint32_t likeliest) const;
+  Piece echo_of(size_t index);
+  Piece whole_answer(size_t index);
   void send(size_t index, Piece piece);
-  void add_whole(size_t index, std::vector<Piece>& choices);
   std::vector<size_t> best_answers(size_t prompt) const;
   void complete();
   void on_disconnect();
@@ -112,6 +116,7 @@ class Generation final : public EventTarget, public std::enable_shared_from_this
   OnGap on_gap_;
   Engine* engine_ = nullptr;  // null before start()
   std::vector<RequestHandle> handles_;
+  std::vector<std::vector<PromptLogprob>> scores_;  // for each prompt
   std::vector<Answer> answers_;
   size_t unfinished_;
   bool streaming_ = false;  // the head of the stream was sent

@@ -26,6 +26,7 @@ constexpr Route kRoutes[] = {
     {"POST", "/v1/messages/count_tokens", Action::kCountTokens, true},
     {"POST", "/tokenize", Action::kTokenize, true},
     {"POST", "/detokenize", Action::kDetokenize, true},
+    {"GET", "/tokenizer_info", Action::kTokenizerInfo, true},
 };
 
 bool leads_to(const Route& route, const std::string& path) {

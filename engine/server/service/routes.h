@@ -21,7 +21,8 @@ enum class Action {
   kMessages,
   kCountTokens,
   kTokenize,
-  kDetokenize
+  kDetokenize,
+  kTokenizerInfo
 };
 
 struct Route {

@@ -214,6 +214,9 @@ void Service::handle(const std::shared_ptr<Exchange>& exchange) {
       return answer_on_worker(exchange, [exchange, engine = engine_, defaults = defaults_] {
         return detokenized(*engine, parse_detokenize_request(exchange->request().body, defaults));
       });
+    case Action::kTokenizerInfo:
+      status_.check_serving();
+      return exchange->respond({.body = tokenizer_info_answer(engine_->info())});
   }
 }
 
