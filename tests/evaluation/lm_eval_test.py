@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""lm-eval runs against the server and gets the scores of its own `hf` model on the same weights.
+
+Needs lm-eval 0.4.13 or later with its API models, torch and transformers; exits with 77 where they are not installed.
+The tasks are those of tests/evaluation/tasks, and the model is the bundled one, so nothing is fetched. The reference is
+transformers' fp32 pass; the server's log-likelihoods must be as near to it as transformers' own bf16 pass is.
+"""
+
+import os
+import statistics
+import sys
+import unittest
+from importlib import metadata
+from pathlib import Path
+
+os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+SKIPPED = 77  # SKIP_RETURN_CODE in CMakeLists.txt
+OLDEST = (0, 4, 13)
+
+try:
+    import aiohttp  # noqa: F401, of lm-eval's API models
+    import lm_eval
+    import torch
+    import transformers
+    from lm_eval.tasks import TaskManager
+except ImportError as missing:
+    print(f"lm_eval: SKIPPED, {missing.name} is not installed (pip install 'lm-eval[api]' torch transformers)", file=sys.stderr)
+    sys.exit(SKIPPED)
+if tuple(int(part) for part in metadata.version("lm-eval").split(".")[:3]) < OLDEST:
+    print(f"lm_eval: SKIPPED, version {metadata.version('lm-eval')}; 0.4.13 or later is needed", file=sys.stderr)
+    sys.exit(SKIPPED)
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+MODEL = ROOT / "assets" / "serval-stories"
+sys.path.insert(0, str(ROOT / "tests" / "server"))
+
+from serving import Server  # noqa: E402
+
+LIKELIHOODS = ["serval_choice", "serval_rolling"]
+GATE = 1.05  # as tests/parity/parity.py
+
+
+def evaluate(model, tasks, arguments, **more):
+    """Returns lm-eval's results. The tasks' files are found from their folder."""
+    folder = os.getcwd()
+    os.chdir(HERE / "tasks")
+    try:
+        return lm_eval.simple_evaluate(model=model, model_args=arguments, tasks=tasks, task_manager=TaskManager(include_path=str(HERE / "tasks")),
+                                       log_samples=True, bootstrap_iters=0, random_seed=None, numpy_random_seed=None, torch_random_seed=None, **more)
+    finally:
+        os.chdir(folder)
+
+
+def scores(results):
+    """The metrics of each task, without their names for people."""
+    return {task: {name: value for name, value in found.items() if isinstance(value, float)} for task, found in results["results"].items()}
+
+
+def answers(results, task):
+    """What the model answered to each document, in their order."""
+    return [sample["resps"] for sample in sorted(results["samples"][task], key=lambda sample: sample["doc_id"])]
+
+
+def likelihoods(results):
+    """All log-likelihoods, in the order of tasks and documents."""
+    found = []
+    for task in LIKELIHOODS:
+        for document in answers(results, task):
+            for (answer,) in document:
+                found.append(float(answer[0] if isinstance(answer, (tuple, list)) else answer))
+    return found
+
+
+def mean_distance(a, b):
+    return statistics.fmean(abs(one - other) for one, other in zip(a, b, strict=True))
+
+
+class LmEval(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        transformers.utils.logging.disable_progress_bar()
+        torch.set_num_threads(1)  # the model is small, and threads that wait for each other are slow on a busy machine
+        cls.server = Server("--max-sequences", "8")
+        cls.addClassCleanup(cls.server.stop)
+
+    def ours(self, tasks, concurrent, model="local-completions", path="completions", **more):
+        arguments = {"base_url": f"http://127.0.0.1:{self.server.port}/v1/{path}", "model": "serval-stories", "num_concurrent": concurrent}
+        return evaluate(model, tasks, arguments, **more)
+
+    def theirs(self, tasks, dtype, **more):
+        # The API's tokenizer adds no BOS.
+        arguments = {"pretrained": str(MODEL), "dtype": dtype, "add_bos_token": False}
+        return evaluate("hf", tasks, arguments, device="cpu", batch_size=1, **more)
+
+    def test_log_likelihoods_are_as_near_to_fp32_as_a_bf16_pass(self):
+        fp32 = self.theirs(LIKELIHOODS, "float32")
+        bf16 = self.theirs(LIKELIHOODS, "bfloat16")
+        ours = self.ours(LIKELIHOODS, 8)
+        error, limit = (mean_distance(likelihoods(run), likelihoods(fp32)) for run in (ours, bf16))
+        print(f"mean distance from fp32: ours {error:.5f}, transformers' bf16 {limit:.5f}")
+        print({task: scores(run)[task] for run in (ours, fp32, bf16) for task in LIKELIHOODS})
+        self.assertGreater(error, 0)
+        self.assertLessEqual(error, GATE * limit)
+        self.assertEqual(scores(ours)["serval_choice"], scores(fp32)["serval_choice"])
+        for metric, value in scores(fp32)["serval_rolling"].items():
+            self.assertAlmostEqual(scores(ours)["serval_rolling"][metric] / value, 1, delta=0.005, msg=metric)
+        self.assertGreater(scores(ours)["serval_choice"]["acc,none"], 0.5, "the tasks make sense to the model")
+
+    def test_scores_are_the_same_bits_at_any_concurrency(self):
+        alone = self.ours([*LIKELIHOODS, "serval_generate"], 1)
+        beside = self.ours([*LIKELIHOODS, "serval_generate"], 8)
+        self.assertEqual(scores(alone), scores(beside))
+        for task in [*LIKELIHOODS, "serval_generate"]:
+            self.assertEqual(answers(alone, task), answers(beside, task))
+
+    def test_greedy_texts_are_those_of_transformers(self):
+        ours, fp32 = self.ours(["serval_generate"], 8), self.theirs(["serval_generate"], "float32")
+        self.assertEqual(answers(ours, "serval_generate"), answers(fp32, "serval_generate"))
+        self.assertEqual(scores(ours), scores(fp32))
+
+    def test_conversations_are_those_of_transformers(self):
+        more = {"apply_chat_template": True}
+        theirs = self.theirs(["serval_chat"], "float32", **more)
+        for concurrent in (1, 8):
+            ours = self.ours(["serval_chat"], concurrent, "local-chat-completions", "chat/completions", **more)
+            self.assertEqual(answers(ours, "serval_chat"), answers(theirs, "serval_chat"))
+            self.assertEqual(scores(ours), scores(theirs))
+
+
+if __name__ == "__main__":
+    unittest.main()
