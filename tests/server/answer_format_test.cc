@@ -107,12 +107,10 @@ TEST(AnswerFormat, LogProbabilitiesAreOfTokens) {
 }
 
 TEST(AnswerFormat, TheFirstTokenOfAPromptHasNoLogProbability) {
-  const Piece piece{
-      .text = "ab",
-      .with_logprobs = true,
-      .with_likeliest = true,
-      .logprobs = {{.token = {1, "a"}, .is_scored = false},
-                   {.token = {2, "b", true, -1}, .text_offset = 1, .likeliest = {{2, "b", true, -1}}}}};
+  Piece piece{.text = "ab", .with_logprobs = true, .with_likeliest = true};
+  piece.logprobs.push_back({.token = {1, "a"}, .is_scored = false});
+  piece.logprobs.push_back({.token = {2, "b", true, -1}, .text_offset = 1});
+  piece.logprobs.back().likeliest = {{2, "b", true, -1}};
   const json logprobs = data_of(kCompletion.event(0, piece, false)).at("choices").at(0).at("logprobs");
   EXPECT_EQ(logprobs.at("tokens"), json({"a", "b"}));
   EXPECT_EQ(logprobs.at("token_logprobs"), json({nullptr, -1}));
@@ -121,12 +119,12 @@ TEST(AnswerFormat, TheFirstTokenOfAPromptHasNoLogProbability) {
 
 // As vLLM writes them: in a completion's choices, and beside the choices of a chat.
 TEST(AnswerFormat, PromptLogProbabilitiesAreByTokenId) {
-  const Piece piece{
-      .with_prompt = true,
-      .prompt = {{.token = {1, "a"}, .is_scored = false},
-                 {.token = {2, "b", true, -3}, .likeliest = {{7, "\xA5", true, -1}, {9, "d", true, -2}}},
-                 {.token = {7, "c", true, -1}, .likeliest = {{7, "c", true, -1}}}},
-      .finish_reason = "length"};
+  Piece piece{.with_prompt = true, .finish_reason = "length"};
+  piece.prompt.push_back({.token = {1, "a"}, .is_scored = false});
+  piece.prompt.push_back({.token = {2, "b", true, -3}});
+  piece.prompt.back().likeliest = {{7, "\xA5", true, -1}, {9, "d", true, -2}};
+  piece.prompt.push_back({.token = {7, "c", true, -1}});
+  piece.prompt.back().likeliest = {{7, "c", true, -1}};
   const json found =
       json::parse(kCompletion.complete({piece}, kUsage)).at("choices").at(0).at("prompt_logprobs");
   ASSERT_EQ(found.size(), 3U);
