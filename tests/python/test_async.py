@@ -6,6 +6,7 @@ from typing import Iterator
 import pytest
 
 from serval import LLM, AsyncLLM, Error, SamplingParams
+from serval.async_llm import Piece
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +52,17 @@ def test_leaving_cancels(streaming: AsyncLLM) -> None:
         assert text
 
     asyncio.run(run())
+
+
+def test_prompt_logprobs_come_with_the_last_piece(streaming: AsyncLLM, llm: LLM) -> None:
+    params = SamplingParams(temperature=0, max_tokens=3, prompt_logprobs=2)
+
+    async def run() -> list[Piece]:
+        return [piece async for piece in streaming.generate("Once upon a time", params)]
+
+    pieces = asyncio.run(run())
+    assert [piece.prompt_logprobs is None for piece in pieces] == [True] * (len(pieces) - 1) + [False]
+    assert pieces[-1].prompt_logprobs == llm.generate("Once upon a time", params)[0].prompt_logprobs
 
 
 def test_wrong_parameters_are_errors(streaming: AsyncLLM) -> None:

@@ -62,6 +62,38 @@ def test_top_logprobs(llm: LLM) -> None:
         assert len(top) == 3 and top[0].token_id == token and top[0].logprob == logprob
 
 
+def test_prompt_logprobs_are_those_of_the_same_tokens_when_generated(llm: LLM) -> None:
+    prompt = llm.tokenize("Once upon a time")
+    made = llm.generate({"prompt_token_ids": prompt}, SamplingParams(temperature=0, max_tokens=10, logprobs=3))[0].outputs[0]
+    whole = prompt + made.token_ids.tolist()
+    (output,) = llm.generate({"prompt_token_ids": whole}, SamplingParams(max_tokens=0, prompt_logprobs=3))
+    assert output.prompt_logprobs is not None and len(output.prompt_logprobs) == len(whole)
+    assert output.prompt_logprobs[0] is None and len(output.outputs[0].token_ids) == 0
+    np.testing.assert_array_equal(output.prompt_token_logprobs[len(prompt) - 1 :], made.token_logprobs)
+    for token, place, top in zip(made.token_ids, output.prompt_logprobs[len(prompt) :], made.top_logprobs):
+        assert place is not None and list(place)[0] == token and list(place.values()) == top
+        assert [likely.rank for likely in place.values()] == [1, 2, 3]
+
+
+def test_prompt_logprobs_may_begin_later(llm: LLM) -> None:
+    text = "Once upon a time there was a fox"
+    whole, end, none = llm.generate(
+        [text] * 3,
+        [
+            SamplingParams(max_tokens=1, prompt_logprobs=0),
+            SamplingParams(max_tokens=1, prompt_logprobs=0, prompt_logprobs_from=5),
+            SamplingParams(max_tokens=1),
+        ],
+    )
+    assert whole.prompt_logprobs is not None and end.prompt_logprobs is not None and none.prompt_logprobs is None
+    assert end.prompt_logprobs == [None] * 5 + whole.prompt_logprobs[5:]
+    assert len(none.prompt_token_logprobs) == 0
+    with pytest.raises(Error, match="prompt_logprobs: 21"):
+        llm.generate(text, SamplingParams(prompt_logprobs=21))
+    with pytest.raises(Error, match="prompt_logprobs_from: 0"):
+        llm.generate(text, SamplingParams(prompt_logprobs=1, prompt_logprobs_from=0))
+
+
 def test_json_schema(llm: LLM) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
     (output,) = llm.generate("Answer: ", SamplingParams(temperature=0, max_tokens=100, json_schema=schema))

@@ -55,6 +55,8 @@ void add_request(nb::module_& m) {
       .def_rw("logit_bias", &Request::logit_bias)
       .def_rw("min_tokens", &Request::min_tokens)
       .def_rw("top_logprobs", &Request::top_logprobs)
+      .def_rw("prompt_logprobs", &Request::prompt_logprobs)
+      .def_rw("prompt_logprobs_from", &Request::prompt_logprobs_from)
       .def_rw("ignore_eos", &Request::ignore_eos)
       .def_rw("json_object", &Request::json_object)
       .def_rw("json_schema", &Request::json_schema)
@@ -68,6 +70,10 @@ void add_response(nb::module_& m) {
   nb::class_<TopLogprob>(m, "TopLogprob")
       .def_ro("token", &TopLogprob::token)
       .def_ro("log_probability", &TopLogprob::log_probability);
+  nb::class_<PromptLogprob>(m, "PromptLogprob")
+      .def_ro("token", &PromptLogprob::token)
+      .def_ro("log_probability", &PromptLogprob::log_probability)
+      .def_ro("top_logprobs", &PromptLogprob::top_logprobs);
   nb::class_<Timings>(m, "Timings")
       .def_ro("load_ms", &Timings::load_ms)
       .def_ro("queue_ms", &Timings::queue_ms)
@@ -81,6 +87,7 @@ void add_response(nb::module_& m) {
           "log_probabilities",
           [](nb::handle self) { return view(self, nb::cast<const Response&>(self).log_probabilities); })
       .def_ro("top_logprobs", &Response::top_logprobs)
+      .def_ro("prompt_logprobs", &Response::prompt_logprobs)
       .def_ro("prompt_tokens", &Response::prompt_tokens)
       .def_ro("cached_tokens", &Response::cached_tokens)
       .def_prop_ro("finish", [](const Response& r) { return name_of(r.finish); })

@@ -10,7 +10,7 @@ from typing import Any, AsyncIterator, Callable, Sequence
 
 from serval import _engine, _serval
 from serval._engine import Message, Prompt
-from serval.outputs import CompletionOutput, completion_of
+from serval.outputs import CompletionOutput, Logprob, completion_of, prompt_logprobs_of
 from serval.sampling_params import SamplingParams
 
 
@@ -93,6 +93,7 @@ class Piece:
         text: whole characters; the pieces of an answer, joined, are its text.
         token_id: None for an answer that ends without another token.
         output: the whole answer, with its last piece; else None.
+        prompt_logprobs: as `RequestOutput.prompt_logprobs`, with the last piece of answer 0; else None.
     """
 
     def __init__(self, event: _serval.Event) -> None:
@@ -101,3 +102,6 @@ class Piece:
         self.text: str = event.text
         self.token_id: int | None = event.token if event.token >= 0 else None
         self.output: CompletionOutput | None = None if response is None else completion_of(event.answer, response)
+        self.prompt_logprobs: list[dict[int, Logprob] | None] | None = None
+        if response is not None and response.prompt_logprobs:
+            self.prompt_logprobs = prompt_logprobs_of(response)

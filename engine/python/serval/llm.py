@@ -51,7 +51,7 @@ class LLM:
         listed = _prompts(prompts)
         params = _engine.params_for(len(listed), sampling_params, self._engine)
         requests = [_engine.request_of(prompt, p) for prompt, p in zip(listed, params)]
-        return self._run(listed, requests, use_tqdm)
+        return self._run(listed, params, requests, use_tqdm)
 
     def chat(
         self,
@@ -64,7 +64,7 @@ class LLM:
         conversations = _conversations(messages)
         params = _engine.params_for(len(conversations), sampling_params, self._engine)
         requests = [_engine.chat_request_of(c, p) for c, p in zip(conversations, params)]
-        return self._run(conversations, requests, use_tqdm)
+        return self._run(conversations, params, requests, use_tqdm)
 
     def tokenize(self, text: str, *, add_special_tokens: bool = True, special: bool = True) -> list[int]:
         """Ids of a text. Control tokens that it names mean these tokens if `special`, else they are text."""
@@ -111,12 +111,16 @@ class LLM:
         self.close()
 
     def _run(
-        self, prompts: Sequence[Any], requests: list[_serval.Request], use_tqdm: bool
+        self,
+        prompts: Sequence[Any],
+        params: Sequence[SamplingParams],
+        requests: list[_serval.Request],
+        use_tqdm: bool,
     ) -> list[RequestOutput]:
         answers = sum(request.n for request in requests)
         with _progress(answers, use_tqdm) as on_change:
             responses = _serval.run(self._engine, requests, on_change)
-        return [output_of(prompt, r) for prompt, r in zip(prompts, responses)]
+        return [output_of(prompt, r, p) for prompt, r, p in zip(prompts, responses, params)]
 
 
 def _prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:

@@ -30,6 +30,9 @@ class SamplingParams:
         max_tokens: limit for new tokens; None: until the context is full. 0 only reads the prompt.
         min_tokens: before so many tokens, none that ends the answer is drawn.
         logprobs: for each token, the log-probabilities of this many likeliest tokens, 0 to 20; None: none.
+        prompt_logprobs: as `logprobs`, for the tokens of the prompt; None: none.
+        prompt_logprobs_from: index of the first of the prompt's tokens that has one, 1 or more. What comes before it
+            may be in the KV cache.
         skip_special_tokens: the text leaves control tokens out.
         logit_bias: added to the logits of these tokens, each in [-100, 100].
         json_schema: the text is a value that is valid under this JSON schema (a dict or its text).
@@ -53,6 +56,8 @@ class SamplingParams:
     max_tokens: int | None = 16
     min_tokens: int = 0
     logprobs: int | None = None
+    prompt_logprobs: int | None = None
+    prompt_logprobs_from: int = 1
     skip_special_tokens: bool = True
     logit_bias: Mapping[int, float] | None = None
     json_schema: Mapping[str, Any] | str | None = None
@@ -95,6 +100,8 @@ class SamplingParams:
             "max_tokens": -1 if self.max_tokens is None else self.max_tokens,
             "min_tokens": self.min_tokens,
             "top_logprobs": self.logprobs or 0,
+            "prompt_logprobs": self.prompt_logprobs,
+            "prompt_logprobs_from": self.prompt_logprobs_from,
             "skip_special_tokens": self.skip_special_tokens,
             "logit_bias": bias,
             "json_schema": self._schema_text(),
