@@ -123,6 +123,11 @@ void check_state_part(size_t index, const Tensor& t, const StateLimits& limits) 
   refuse(fmt::format("tensor {} '{}': {}, expected {}", index, t.name, describe(t), describe(*part)));
 }
 
+bool is_too_large(const Tensor& t) {
+  const uint64_t most = kMaxTensorBytes / t.rows;  // bytes of a row
+  return t.cols > most / size_of(t.dtype) || (t.dtype == DType::kE4M3 && e4m3_rows::row_bytes(t.cols) > most);
+}
+
 void check_tensors(const Program& p) {
   std::vector<std::unordered_set<std::string_view>> names(kMaxDevices);
   for (size_t i = 0; i < p.tensors.size(); ++i) {
@@ -132,7 +137,7 @@ void check_tensors(const Program& p) {
     }
     if (!names[t.device].insert(t.name).second)
       refuse(fmt::format("tensor {} '{}': an earlier tensor has this name", i, t.name));
-    if (t.rows == 0 || t.cols == 0 || t.cols > kMaxTensorBytes / size_of(t.dtype) / t.rows) {
+    if (t.rows == 0 || t.cols == 0 || is_too_large(t)) {
       refuse(fmt::format("tensor {} '{}': [{}, {}] is empty or larger than {} bytes", i, t.name, t.rows,
                          t.cols, kMaxTensorBytes));
     }

@@ -1,9 +1,11 @@
-// Sizes of tensors in a GPU's memory, by image and storage type. Page, activation and slab images hold bf16.
+// Sizes of tensors in a GPU's memory, by image and storage type. Page images hold bf16 or e4m3; activation
+// and slab images hold elements of 16 bits.
 #pragma once
 
 #include <cstdint>
 
 #include "vm/layout/activation_image.h"
+#include "vm/layout/e4m3_image.h"
 #include "vm/layout/page_image.h"
 #include "vm/layout/slab_image.h"
 #include "vm/region.h"
@@ -15,7 +17,8 @@ constexpr uint64_t stored_bytes(const Tensor& tensor) {
   const auto rows = static_cast<uint32_t>(tensor.rows), cols = static_cast<uint32_t>(tensor.cols);
   switch (tensor.image) {
     case Image::kPages:
-      return page_image::bytes(tensor.rows, cols);
+      return tensor.dtype == DType::kE4M3 ? e4m3_image::bytes(tensor.rows, cols)
+                                          : page_image::bytes(tensor.rows, cols);
     case Image::kActivation:
       return activation_image::bytes(rows, cols);
     case Image::kSlabs:
@@ -34,10 +37,16 @@ constexpr uint64_t stored_bytes(const Tensor& tensor, const Box& box) {
   if (tensor.image != Image::kPages)
     return (box.row_end - box.row_begin) * (box.col_end - box.col_begin) * size_of(tensor.dtype);
   const auto cols = static_cast<uint32_t>(tensor.cols);
+  const auto begin = static_cast<uint32_t>(box.col_begin / page_image::kPanelCols);
   const auto end = static_cast<uint32_t>((box.col_end - 1) / page_image::kPanelCols);
   uint64_t unit = 0;
-  for (auto panel = static_cast<uint32_t>(box.col_begin / page_image::kPanelCols); panel <= end; ++panel)
-    unit += page_image::page_bytes(cols, panel);
+  if (tensor.dtype == DType::kE4M3) {
+    constexpr uint32_t kPanels = e4m3_image::kPanelsOfPage;
+    for (uint32_t page = begin / kPanels; page <= end / kPanels; ++page)
+      unit += e4m3_image::code_bytes(cols, page) + e4m3_image::kScaleBytes;
+  } else {
+    for (uint32_t panel = begin; panel <= end; ++panel) unit += page_image::page_bytes(cols, panel);
+  }
   return ((box.row_end + kUnitRows - 1) / kUnitRows - box.row_begin / kUnitRows) * unit;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "vm/dtype.h"
+#include "vm/layout/e4m3_rows.h"
 
 namespace serval {
 
@@ -66,8 +67,10 @@ struct Tensor {
   uint8_t device = 0;
   uint32_t head_dim = 0;  // channels of a head; 0 for tensors without heads
 
-  // Bytes of its elements; for its image see vm/stored_bytes.h.
-  uint64_t bytes() const { return rows * cols * size_of(dtype); }
+  // Bytes of its elements and scales, row-major; for its image see vm/stored_bytes.h.
+  uint64_t bytes() const {
+    return dtype == DType::kE4M3 ? rows * e4m3_rows::row_bytes(cols) : rows * cols * size_of(dtype);
+  }
   friend bool operator==(const Tensor&, const Tensor&) = default;
 };
 

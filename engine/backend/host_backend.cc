@@ -207,7 +207,7 @@ void HostBackend::allocate() {
 }
 
 HostMemory HostBackend::bind(const Program& program) {
-  HostMemory memory(program.tensors.size());
+  HostMemory memory(program.tensors);
   for (uint32_t t = 0; t < program.tensors.size(); ++t) {
     const Tensor& tensor = program.tensors[t];
     switch (tensor.kind) {

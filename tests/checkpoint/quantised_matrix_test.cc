@@ -5,10 +5,10 @@
 #include <cmath>
 #include <random>
 
-#include "models/checkpoint/quantised/e4m3.h"
 #include "models/checkpoint/quantised/matrix_reader.h"
 #include "tests/checkpoint/test_files.h"
 #include "vm/base/bf16.h"
+#include "vm/base/e4m3.h"
 
 namespace serval {
 namespace {

@@ -4,12 +4,12 @@
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 
-#include "models/checkpoint/quantised/e4m3.h"
 #include "models/checkpoint/weights.h"
 #include "models/llama/graph.h"
 #include "tests/checkpoint/test_files.h"
 #include "tests/llama/configs.h"
 #include "vm/base/bf16.h"
+#include "vm/base/e4m3.h"
 
 namespace serval {
 namespace {

@@ -81,7 +81,7 @@ void Bench::run(const Instruction& instruction, const std::function<void()>& aft
                 const std::function<void()>& after_compute) {
   const std::string refused = check_instruction(program, instruction);
   ASSERT_EQ(refused, "");
-  HostMemory bound(memory.size());
+  HostMemory bound(program.tensors);
   for (uint32_t i = 0; i < memory.size(); ++i) bound.bind({i}, memory[i].data());
   const HostHandler& handler = *host_isa().handlers[instruction.opcode];
   const auto local = handler.make_local();
@@ -93,7 +93,7 @@ void Bench::run(const Instruction& instruction, const std::function<void()>& aft
 }
 
 void Bench::run(const std::vector<Instruction>& instructions) {
-  HostMemory bound(memory.size());
+  HostMemory bound(program.tensors);
   for (uint32_t i = 0; i < memory.size(); ++i) bound.bind({i}, memory[i].data());
   std::map<uint16_t, std::unique_ptr<HostLocal>> locals;  // reused, as by an interpreter's thread
   for (const Instruction& i : instructions) {

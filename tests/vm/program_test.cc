@@ -269,6 +269,13 @@ TEST(CheckStructure, WantsTensorsWhoseSizeIsANumber) {
   constexpr uint64_t kHuge = uint64_t{1} << 32;
   EXPECT_THAT(refusal([](Program& p) { p.tensors[0].rows = 0; }), HasSubstr("'cells'"));
   EXPECT_THAT(refusal([](Program& p) { p.tensors[0].cols = 0; }), HasSubstr("'cells'"));
+  // 2^62 codes, and as many scales.
+  EXPECT_THAT(refusal([](Program& p) {
+                p.tensors[0].rows = uint64_t{1} << 62;
+                p.tensors[0].cols = 1;
+                p.tensors[0].dtype = DType::kE4M3;
+              }),
+              HasSubstr("larger than"));
   EXPECT_THAT(refusal([](Program& p) { p.tensors[0].rows = p.tensors[0].cols = kHuge; }),
               HasSubstr("'cells'"));
   EXPECT_THAT(refusal([](Program& p) { p.tensors[0].rows = ~uint64_t{0}; }), HasSubstr("'cells'"));

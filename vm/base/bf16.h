@@ -40,4 +40,23 @@ constexpr float fp16_to_float(uint16_t bits) noexcept {
   return __builtin_bit_cast(float, sign | (wide_exponent << 23) | (mantissa << 13));
 }
 
+// Rounds to nearest, ties to even, as cvt.rn.f16.f32 does; overflow gives infinity. A NaN stays a NaN.
+constexpr uint16_t float_to_fp16(float value) noexcept {
+  constexpr uint32_t kInfinity = 0x7F800000, kFirstOverflow = 0x477FF000;  // 65,520 rounds to infinity
+  constexpr uint32_t kSmallestNormal = 0x38800000, kRebias = (127 - 15) << 23;
+  constexpr float kSubnormalShift = 0.5F;  // its unit in the last place is fp16's smallest subnormal
+  const uint32_t bits = __builtin_bit_cast(uint32_t, value);
+  const auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000);
+  const uint32_t magnitude = bits & 0x7FFFFFFF;
+  if (magnitude > kInfinity) return static_cast<uint16_t>(sign | 0x7E00);
+  if (magnitude >= kFirstOverflow) return static_cast<uint16_t>(sign | 0x7C00);
+  if (magnitude < kSmallestNormal) {
+    const float shifted = __builtin_bit_cast(float, magnitude) + kSubnormalShift;
+    return static_cast<uint16_t>(
+        sign | (__builtin_bit_cast(uint32_t, shifted) - __builtin_bit_cast(uint32_t, kSubnormalShift)));
+  }
+  const uint32_t rebiased = magnitude - kRebias;
+  return static_cast<uint16_t>(sign | ((rebiased + 0xFFF + (rebiased >> 13 & 1)) >> 13));
+}
+
 }  // namespace serval

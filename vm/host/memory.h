@@ -2,17 +2,21 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "vm/instruction.h"
+#include "vm/tensor.h"
 
 namespace serval {
 
-// One base pointer for each tensor of the program, in table order. The memory must outlive every run. Weights
-// are row-major bf16 and are only read.
+// One base pointer for each tensor of the program, in table order, and its storage type. The memory must
+// outlive every run. Weights are row-major and are only read.
 class HostMemory {
  public:
-  explicit HostMemory(size_t num_tensors) : base_(num_tensors, nullptr) {}
+  explicit HostMemory(std::span<const Tensor> tensors) : base_(tensors.size(), nullptr) {
+    for (const Tensor& tensor : tensors) dtypes_.push_back(tensor.dtype);
+  }
   void bind(TensorId tensor, void* base) { base_.at(tensor.index) = base; }
   size_t size() const { return base_.size(); }
   bool bound(TensorId tensor) const { return base_.at(tensor.index) != nullptr; }
@@ -21,9 +25,11 @@ class HostMemory {
   T* data(TensorId tensor) const {
     return static_cast<T*>(base_[tensor.index]);
   }
+  DType dtype(TensorId tensor) const { return dtypes_[tensor.index]; }
 
  private:
   std::vector<void*> base_;
+  std::vector<DType> dtypes_;
 };
 
 }  // namespace serval

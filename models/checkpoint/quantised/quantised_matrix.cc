@@ -7,8 +7,8 @@
 
 #include "fmt/format.h"
 
-#include "models/checkpoint/quantised/e4m3.h"
 #include "vm/base/bf16.h"
+#include "vm/base/e4m3.h"
 #include "vm/base/error.h"
 
 namespace serval {

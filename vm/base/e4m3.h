@@ -22,6 +22,27 @@ constexpr float e4m3_to_float(uint8_t bits) noexcept {
   return __builtin_bit_cast(float, sign | (exponent + kRebias) << 23 | mantissa << 20);
 }
 
+// Rounds to nearest, ties to even, as cvt.rn.satfinite.e4m3x2.f32 does; values beyond ±448 become ±448. A NaN
+// stays a NaN.
+constexpr uint8_t float_to_e4m3(float value) noexcept {
+  constexpr uint32_t kInfinity = 0x7F800000, kSmallestNormal = 0x3C800000;  // 2^-6
+  constexpr uint32_t kLargest = 0x43E00000;                                 // 448
+  constexpr uint32_t kRebias = uint32_t{127 - 7} << 23;
+  constexpr float kSubnormalShift = 0x1p14F;  // its unit in the last place is e4m3's smallest subnormal
+  const uint32_t bits = __builtin_bit_cast(uint32_t, value);
+  const auto sign = static_cast<uint8_t>(bits >> 24 & 0x80);
+  const uint32_t magnitude = bits & 0x7FFFFFFF;
+  if (magnitude > kInfinity) return static_cast<uint8_t>(sign | 0x7F);
+  if (magnitude >= kLargest) return static_cast<uint8_t>(sign | 0x7E);
+  if (magnitude < kSmallestNormal) {
+    const float shifted = __builtin_bit_cast(float, magnitude) + kSubnormalShift;
+    return static_cast<uint8_t>(
+        sign | (__builtin_bit_cast(uint32_t, shifted) - __builtin_bit_cast(uint32_t, kSubnormalShift)));
+  }
+  const uint32_t rebiased = magnitude - kRebias;
+  return static_cast<uint8_t>(sign | ((rebiased + 0x7FFFF + (rebiased >> 20 & 1)) >> 20));
+}
+
 constexpr std::array<float, 256> make_e4m3_values() {
   std::array<float, 256> values{};
   for (size_t i = 0; i < values.size(); ++i) values[i] = e4m3_to_float(static_cast<uint8_t>(i));
