@@ -42,6 +42,37 @@ std::vector<FieldInfo> fields_of() {
 }
 
 template <class Op>
+const char* name_of_operand(TensorId Op::*operand) {
+  const char* found = "";
+  Op::fields([&](auto member, const char* name, const char*) {
+    if constexpr (std::is_same_v<decltype(member), TensorId Op::*>) {
+      if (member == operand) found = name;
+    }
+  });
+  return found;
+}
+
+// Empty, or which tensor of a product has another type than the product's first weights ask for. The tensors
+// have been checked.
+template <HasProduct Op>
+std::string format_error(const Program& program, const Op& op) {
+  const auto tensor = [&](TensorId Op::*operand) -> const Tensor& {
+    return program.tensors[(op.*operand).index];
+  };
+  const Tensor& first = tensor(Op::kWeights.front());
+  const auto refusal = [&](TensorId Op::*operand, DType expected) {
+    return fmt::format("{}: tensor '{}' is {}, expected {}, since '{}' is {}", name_of_operand(operand),
+                       tensor(operand).name, name_of(tensor(operand).dtype), name_of(expected), first.name,
+                       name_of(first.dtype));
+  };
+  for (const auto operand : Op::kWeights) {
+    if (tensor(operand).dtype != first.dtype) return refusal(operand, first.dtype);
+  }
+  const DType of_input = first.dtype == DType::kE4M3 ? DType::kF16 : DType::kBF16;
+  return tensor(Op::kInput).dtype == of_input ? std::string() : refusal(Op::kInput, of_input);
+}
+
+template <class Op>
 OpInfo make_info(const char* name, const char* type, const char* semantics) {
   OpInfo info{};
   info.name = name;
@@ -64,7 +95,11 @@ OpInfo make_info(const char* name, const char* type, const char* semantics) {
   };
   info.check = [](const Program& program, const Instruction& i) {
     OperandCheck c(program);
-    check(i.as<Op>(), c);
+    const Op op = i.as<Op>();
+    check(op, c);
+    if constexpr (HasProduct<Op>) {
+      if (c.ok()) return format_error(program, op);
+    }
     return c.error();
   };
   return info;

@@ -49,7 +49,9 @@ std::string isa_reference() {
       "and one with nothing to do still signals. `in` and `out` say what is read and written; bf16 values "
       "are "
       "rounded\n"
-      "to nearest even where a tensor stores them.\n\n"
+      "to nearest even where a tensor stores them. Weights of type e4m3 have a scale for each row; the input "
+      "of\n"
+      "a product with e4m3 weights is f16, with bf16 weights bf16.\n\n"
       "| opcode | instruction | computes |\n| --- | --- | --- |\n";
   for (uint16_t o = 0; o < kNumOpcodes; ++o) {
     out += fmt::format("| {} | [`{}`](#{}-{}) | {} |\n", o, op_info(o).name, o, op_info(o).name,

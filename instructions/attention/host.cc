@@ -82,7 +82,7 @@ void load(const Attention& op, const HostMemory& m, Local& l) {
     begin = end;
   }
   const size_t group_cols = size_t{group_heads} * op.head_dim;
-  load_bf16_rows(m, op.q, l.rows, size_t{op.q_heads} * op.head_dim, op.kv_head * group_cols, group_cols, l.q);
+  load_rows(m, op.q, l.rows, size_t{op.q_heads} * op.head_dim, op.kv_head * group_cols, group_cols, l.q);
   const size_t leaf_values = size_t{kLeafTokens} * op.head_dim;
   l.k.resize(l.leaves.size() * leaf_values);
   l.v.resize(l.leaves.size() * leaf_values);

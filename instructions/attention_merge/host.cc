@@ -15,7 +15,7 @@ struct Local final : HostLocal {
   std::vector<SelectedRow> rows;
   std::vector<size_t> begin;  // first leaf of each (row, head) in `leaves`; one more entry at the end
   std::vector<float> leaves;  // [leaves, head_dim + 2]
-  std::vector<uint16_t> out;  // [rows, num_heads, head_dim] bf16
+  std::vector<uint16_t> out;  // [rows, num_heads, head_dim] in the output's type
 };
 
 void load(const AttentionMerge& op, const HostMemory& m, Local& l) {
@@ -40,7 +40,7 @@ void load(const AttentionMerge& op, const HostMemory& m, Local& l) {
   }
 }
 
-void merge(const float* leaves, size_t count, uint32_t head_dim, uint16_t* out) {
+void merge(const float* leaves, size_t count, uint32_t head_dim, DType dtype, uint16_t* out) {
   const size_t stride = head_dim + PartialLayout::kExtra;
   float largest = -std::numeric_limits<float>::infinity();
   for (size_t i = 0; i < count; ++i) largest = std::max(largest, leaves[i * stride + head_dim]);
@@ -58,14 +58,14 @@ void merge(const float* leaves, size_t count, uint32_t head_dim, uint16_t* out) 
       for (uint32_t d = 0; d < head_dim; ++d) sums[c][d] += sums[c + half][d];
     }
   }
-  for (uint32_t d = 0; d < head_dim; ++d) out[d] = float_to_bf16(sums[0][d] / totals[0]);
+  for (uint32_t d = 0; d < head_dim; ++d) out[d] = to_16_bits(dtype, sums[0][d] / totals[0]);
 }
 
-void compute(const AttentionMerge& op, const HostMemory&, Local& l) {
+void compute(const AttentionMerge& op, const HostMemory& m, Local& l) {
   const size_t stride = op.head_dim + PartialLayout::kExtra;
   l.out.resize(l.rows.size() * op.num_heads * op.head_dim);
   for (size_t i = 0; i + 1 < l.begin.size(); ++i) {
-    merge(l.leaves.data() + l.begin[i] * stride, l.begin[i + 1] - l.begin[i], op.head_dim,
+    merge(l.leaves.data() + l.begin[i] * stride, l.begin[i + 1] - l.begin[i], op.head_dim, m.dtype(op.output),
           l.out.data() + i * op.head_dim);
   }
 }

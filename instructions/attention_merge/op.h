@@ -36,7 +36,7 @@ struct AttentionMerge {
   static constexpr void fields(V&& v) {
     v(&AttentionMerge::partial, "partial", "in [kv_heads * splits * rows, partial_cols] f32: PartialLayout");
     v(&AttentionMerge::rows, "rows", "in: the pass's rows");
-    v(&AttentionMerge::output, "output", "out [max_rows, q_heads * head_dim] bf16");
+    v(&AttentionMerge::output, "output", "out [max_rows, q_heads * head_dim] bf16 or f16");
     v(&AttentionMerge::first_head, "first_head", "query heads");
     v(&AttentionMerge::num_heads, "num_heads", "query heads");
     v(&AttentionMerge::splits, "splits", "splits");

@@ -40,7 +40,12 @@ void OperandCheck::tensor(const char* operand, TensorId id, DType dtype, TensorK
 }
 
 void OperandCheck::weights(const char* operand, TensorId id, uint64_t rows, uint64_t cols) {
-  tensor(operand, id, DType::kBF16, TensorKind::kWeight, rows, cols);
+  tensor(operand, id, dtype_or(id, DType::kE4M3, DType::kBF16), TensorKind::kWeight, rows, cols);
+}
+
+DType OperandCheck::dtype_or(TensorId id, DType wanted, DType otherwise) const {
+  return id.index < program_.tensors.size() && program_.tensors[id.index].dtype == wanted ? wanted
+                                                                                          : otherwise;
 }
 
 void OperandCheck::tensor(const char* operand, TensorId id, const Tensor& expected) {
@@ -117,7 +122,9 @@ void OperandCheck::activation(const char* operand, TensorId id, DType dtype, uin
 
 void OperandCheck::product_input(const char* operand, TensorId id, uint32_t max_rows, uint64_t cols,
                                  Image image) {
-  tensor(operand, id, activation_of(DType::kBF16, max_rows, cols, image));
+  // Only kernels of vectors multiply e4m3 weights, whose inputs are fp16.
+  const DType dtype = image == Image::kActivation ? dtype_or(id, DType::kF16, DType::kBF16) : DType::kBF16;
+  tensor(operand, id, activation_of(dtype, max_rows, cols, image));
 }
 
 void OperandCheck::product_input(const char* operand, TensorId id, uint32_t max_rows, uint64_t cols) {

@@ -49,12 +49,13 @@ class OperandCheck {
   void records(uint32_t record, uint32_t records);
   // A tensor of the pass's activations: [max_rows, cols].
   void activation(const char* operand, TensorId id, DType dtype, uint32_t max_rows, uint64_t cols);
-  // A bf16 activation that is a product's input, with the image of programs of vectors or of tiles.
+  // An activation of bf16 or fp16 that is a product's input, with the image of programs of vectors or of
+  // tiles.
   void product_input(const char* operand, TensorId id, uint32_t max_rows, uint64_t cols);
   // … with this image.
   void product_input(const char* operand, TensorId id, uint32_t max_rows, uint64_t cols, Image image);
-  // The normalised rows of `residual.h`: weighted [max_rows, hidden] bf16 and squares [max_rows, hidden /
-  // square_cols] f32.
+  // The normalised rows of `residual.h`: weighted [max_rows, hidden] of bf16 or fp16 and squares [max_rows,
+  // hidden / square_cols] f32.
   void weighted_rows(TensorId weighted, TensorId squares, uint32_t max_rows, uint64_t hidden,
                      uint32_t square_cols);
   // The squares alone.
@@ -107,6 +108,8 @@ class OperandCheck {
   void tensor(const char* operand, TensorId id, const Tensor& expected);
   uint32_t device_of(TensorId id) const;
   Image image_of_tensor(TensorId id) const;
+  // `wanted` if the tensor has that type.
+  DType dtype_or(TensorId id, DType wanted, DType otherwise) const;
   const Program& program_;
   std::string error_;
 };

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "instructions/common/each_cpu.h"
+#include "vm/base/bf16.h"
 
 namespace serval {
 namespace {
@@ -194,15 +195,8 @@ Multiply pick_multiply() {
 }
 #endif
 
-}  // namespace
-
-void matvec_row(const uint16_t* row, size_t cols, float* out) {
-  const auto widen = [](uint16_t bits) {
-    const uint32_t word = uint32_t{bits} << kBf16Shift;
-    float value = 0;
-    std::memcpy(&value, &word, sizeof value);
-    return value;
-  };
+template <class Widen>
+void widen_row(const uint16_t* row, size_t cols, float* out, Widen widen) {
   const size_t whole = cols / kMatvecLanes * kMatvecLanes;
   for (size_t k = 0; k < whole; k += kMatvecLanes) {
     for (size_t i = 0; i < kHalf; ++i) {
@@ -212,6 +206,16 @@ void matvec_row(const uint16_t* row, size_t cols, float* out) {
   }
   std::memset(out + whole, 0, (matvec_cols(cols) - whole) * sizeof(float));
   for (size_t k = whole; k < cols; ++k) out[whole + (k - whole) / 2 + (k % 2) * kHalf] = widen(row[k]);
+}
+
+}  // namespace
+
+void matvec_row(const uint16_t* row, size_t cols, float* out) {
+  widen_row(row, cols, out, [](uint16_t bits) { return bf16_to_float(bits); });
+}
+
+void matvec_row_of_fp16(const uint16_t* row, size_t cols, float* out) {
+  widen_row(row, cols, out, [](uint16_t bits) { return fp16_to_float(bits); });
 }
 
 void matvec(WeightRows weights, size_t num_outputs, size_t cols, const float* x, size_t num_rows, float* out,

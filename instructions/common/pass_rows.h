@@ -40,14 +40,15 @@ void blocks_of_rows(const Op& op, const HostMemory& m, const std::vector<Selecte
   }
 }
 
-// Columns [begin, begin + count) of the selected rows of a [max_rows, cols] bf16 tensor, in the layout of
-// matvec().
-inline void load_bf16_rows(const HostMemory& m, TensorId tensor, const std::vector<SelectedRow>& rows,
-                           size_t cols, size_t begin, size_t count, std::vector<float>& out) {
+// Columns [begin, begin + count) of the selected rows of a [max_rows, cols] tensor of bf16 or fp16, in the
+// layout of matvec().
+inline void load_rows(const HostMemory& m, TensorId tensor, const std::vector<SelectedRow>& rows, size_t cols,
+                      size_t begin, size_t count, std::vector<float>& out) {
   out.resize(rows.size() * matvec_cols(count));
   for (size_t r = 0; r < rows.size(); ++r) {
-    matvec_row(m.data<const uint16_t>(tensor) + rows[r].index * cols + begin, count,
-               out.data() + r * matvec_cols(count));
+    const auto widen = m.dtype(tensor) == DType::kF16 ? matvec_row_of_fp16 : matvec_row;
+    widen(m.data<const uint16_t>(tensor) + rows[r].index * cols + begin, count,
+          out.data() + r * matvec_cols(count));
   }
 }
 
@@ -76,7 +77,7 @@ void load_scales(const HostMemory& m, const Op& op, const std::vector<SelectedRo
 template <class Op>
 void load_weighted_rows(const HostMemory& m, const Op& op, const std::vector<SelectedRow>& rows,
                         std::vector<float>& x, std::vector<float>& scales) {
-  load_bf16_rows(m, op.weighted, rows, op.hidden, 0, op.hidden, x);
+  load_rows(m, op.weighted, rows, op.hidden, 0, op.hidden, x);
   load_scales(m, op, rows, scales);
 }
 
@@ -95,7 +96,7 @@ void store_residual(const Op& op, const HostMemory& m, size_t row, size_t cols, 
   const uint32_t square_cols = columns_of_squares(op.square_cols);
   apply_norm(values, m.data<const uint16_t>(op.norm) + first, count, square_cols,
              m.data<uint16_t>(op.weighted) + row * cols + first,
-             m.data<float>(op.squares) + (row * cols + first) / square_cols);
+             m.data<float>(op.squares) + (row * cols + first) / square_cols, m.dtype(op.weighted));
 }
 
 }  // namespace serval

@@ -56,7 +56,12 @@ requires requires(const Op& op) {
 }
 constexpr WeightUnit weight_unit(const Op& op, uint32_t unit) {
   const QkvUnit u = qkv_unit(op, unit);
-  return {static_cast<uint32_t>(u.part), u.head * (op.head_dim / kUnitRows) + u.index};
+  const uint32_t units_of_head = op.head_dim / kUnitRows;
+  // The heads of Q in a group adjoin; K and V have one head in a group.
+  const uint32_t group_heads = u.part == QkvPart::kQ ? op.q_heads / op.kv_heads : 1;
+  const uint32_t heads_left = group_heads - u.head % group_heads;
+  return {static_cast<uint32_t>(u.part), u.head * units_of_head + u.index,
+          heads_left * units_of_head - u.index};
 }
 
 // A head of 128 channels has 16 units; two heads of 64 may belong to different projections.

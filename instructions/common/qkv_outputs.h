@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "instructions/common/multiply_weights.h"
 #include "instructions/common/pass_rows.h"
 #include "instructions/common/qkv_heads.h"
 #include "vm/base/bf16.h"
@@ -93,11 +94,11 @@ void multiply_units(const Op& op, const HostMemory& m, const std::vector<float>&
   for (uint32_t n = 0; n < op.num_units; ++n) {
     const QkvUnit u = qkv_unit(op, op.first_unit + n);
     const TensorId weights = u.part == QkvPart::kQ ? op.wq : u.part == QkvPart::kK ? op.wk : op.wv;
-    const uint16_t* head = m.data<const uint16_t>(weights) + size_t{u.head} * op.head_dim * op.hidden + begin;
+    const size_t head = size_t{u.head} * op.head_dim;
     // In Q and K, each half of a unit has neighbouring channels.
     for (uint32_t i = 0; i < kUnitRows; i += kUnitRows / 2) {
-      matvec({head + size_t{channel_of(op, u, i)} * op.hidden, op.hidden}, kUnitRows / 2, count, x.data(),
-             l.rows.size(), l.y.data() + size_t{n} * kUnitRows + i, row_stride);
+      multiply_weights(m, {weights, head + channel_of(op, u, i), kUnitRows / 2, op.hidden, begin, count},
+                       x.data(), l.rows.size(), l.y.data() + size_t{n} * kUnitRows + i, row_stride);
     }
   }
 }

@@ -20,13 +20,13 @@ float add_neighbours(float* x, size_t count) {
 }  // namespace
 
 void apply_norm(const float* x, const uint16_t* norm, size_t n, size_t square_cols, uint16_t* weighted,
-                float* squares) {
+                float* squares, DType dtype) {
   for (size_t first = 0; first < n; first += square_cols) {
     float square[kSquareColsOfGemm];
     for (size_t i = 0; i < square_cols; ++i) {
       const float value = x[first + i];
       square[i] = value * value;
-      weighted[first + i] = float_to_bf16(value * bf16_to_float(norm[first + i]));
+      weighted[first + i] = to_16_bits(dtype, value * bf16_to_float(norm[first + i]));
     }
     squares[first / square_cols] = add_neighbours(square, square_cols);
   }

@@ -5,6 +5,7 @@
 
 #include "instructions/common/residual.h"
 #include "vm/device/group.cuh"
+#include "vm/device/typed_address.cuh"
 #include "vm/layout/activation_image.h"
 #include "vm/layout/slab_image.h"
 #include "vm/ptx/ptx.cuh"
@@ -25,7 +26,7 @@ __device__ __forceinline__ float warp_sum(float value) {
 // Destination of rows of the residual.
 struct Place {
   float* residual;      // [rows, cols]
-  std::byte* weighted;  // an image of [rows, cols]
+  std::byte* weighted;  // an image of [rows, cols], with its type (vm/device/typed_address.h)
   float* squares;       // [rows, cols / 8]
   uint32_t cols;
   uint32_t slab_rows = 0;  // rows of the image if it is a slab image; 0: an activation image
@@ -52,8 +53,7 @@ __device__ __forceinline__ NextInput next_input(float value, uint16_t norm, uint
 __device__ __forceinline__ void store_next_input(const Place& to, uint32_t row, uint32_t col,
                                                  const NextInput& values) {
   if (col % 2 == 0) {
-    ptx::store_relaxed(reinterpret_cast<uint32_t*>(to.weighted + to.offset(row, col)),
-                       ptx::pack_bf16(values.weighted, values.neighbour));
+    store_pair(to.weighted + to.offset(row, col), values.weighted, values.neighbour);
   }
   if (col % kUnitRows == 0) {
     ptx::store_relaxed(to.squares + size_t{row} * (to.cols / kUnitRows) + col / kUnitRows, values.squares);

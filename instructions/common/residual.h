@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "vm/dtype.h"
 #include "vm/layout/units.h"
 
 namespace serval {
@@ -30,10 +31,11 @@ constexpr uint32_t columns_of_squares(uint32_t square_cols) {
   return square_cols == kSquareColsInTileOrder ? kSquareColsOfMatvec : square_cols;
 }
 
-// weighted[i] = bf16(x[i] × norm[i]); squares[g] = sum of squares of the g-th group of `square_cols` values,
-// added as a tree of neighbours. n is a multiple of square_cols, which is 8 or 64; norm is bf16. Thread-safe.
+// weighted[i] = x[i] × norm[i], rounded to `dtype`, kBF16 or kF16; squares[g] = sum of squares of the g-th
+// group of `square_cols` values, added as a tree of neighbours. n is a multiple of square_cols, which is 8 or
+// 64; norm is bf16. Thread-safe.
 void apply_norm(const float* x, const uint16_t* norm, size_t n, size_t square_cols, uint16_t* weighted,
-                float* squares);
+                float* squares, DType dtype = DType::kBF16);
 
 // Converts a row's sums of squares of 8 values to sums of 64 values, with the bits that apply_norm() would
 // give; cols, the row's values, is a multiple of 64. Thread-safe.

@@ -38,7 +38,7 @@ struct Embed {
     v(&Embed::rows, "rows", "in: the pass's rows");
     v(&Embed::norm, "norm", "in [1, hidden] bf16: of the residual's next readers");
     v(&Embed::residual, "residual", "out [max_rows, hidden] f32");
-    v(&Embed::weighted, "weighted", "out [max_rows, hidden] bf16: residual * norm");
+    v(&Embed::weighted, "weighted", "out [max_rows, hidden] bf16 or f16: residual * norm");
     v(&Embed::squares, "squares", "out [max_rows, hidden / square_cols] f32");
     v(&Embed::first_unit, "first_unit", "units of 8 columns");
     v(&Embed::num_units, "num_units", "units of 8 columns");
@@ -80,7 +80,7 @@ inline void check(const Embed& op, OperandCheck& c) {
   c.limit("vocab", op.vocab, &StateLimits::vocab);
   c.range("first_unit", op.first_unit, op.num_units, op.hidden / kUnitRows);
   c.square_units(op.first_unit, op.num_units, op.square_cols);
-  c.weights("table", op.table, op.vocab, op.hidden);
+  c.tensor("table", op.table, DType::kBF16, TensorKind::kWeight, op.vocab, op.hidden);
   c.tensor("norm", op.norm, DType::kBF16, TensorKind::kWeight, 1, op.hidden);
   c.weighted_rows(op.weighted, op.squares, op.max_rows, op.hidden, op.square_cols);
   c.activation("residual", op.residual, DType::kF32, op.max_rows, op.hidden);

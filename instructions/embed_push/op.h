@@ -97,7 +97,7 @@ inline void check(const EmbedPush& op, OperandCheck& c) {
   c.range("first_unit", op.first_unit, op.num_units, op.out_cols / kUnitRows);
   // A rank whose share is empty has rows all the same, because a tensor is never empty.
   const uint64_t tokens = op.num_tokens > 0 ? op.num_tokens : c.tensor_rows(op.table);
-  c.weights("table", op.table, tokens, op.out_cols);
+  c.tensor("table", op.table, DType::kBF16, TensorKind::kWeight, tokens, op.out_cols);
   c.peers("partial", op.partial, partial_sum_type(op.square_cols), op.max_rows, op.out_cols);
   c.on_rank("table", op.table, op.rank);
 }

@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "instructions/common/host_op.h"
-#include "instructions/common/matvec.h"
+#include "instructions/common/multiply_weights.h"
 #include "instructions/common/pass_rows.h"
 #include "instructions/common/residual.h"
 #include "instructions/gate_up_silu/op.h"
@@ -23,13 +23,13 @@ void load(const GateUpSilu& op, const HostMemory& m, Local& l) {
 
 void compute(const GateUpSilu& op, const HostMemory& m, Local& l) {
   const size_t outputs = size_t{op.num_units} * kUnitRows;
-  const size_t first = size_t{op.first_unit} * kUnitRows * op.hidden;
+  const size_t first = size_t{op.first_unit} * kUnitRows;
   l.gate.resize(l.rows.size() * outputs);
   l.up.resize(l.rows.size() * outputs);
-  matvec(m.data<const uint16_t>(op.gate) + first, outputs, op.hidden, l.x.data(), l.rows.size(),
-         l.gate.data(), outputs);
-  matvec(m.data<const uint16_t>(op.up) + first, outputs, op.hidden, l.x.data(), l.rows.size(), l.up.data(),
-         outputs);
+  multiply_weights(m, all_columns(op.gate, first, outputs, op.hidden), l.x.data(), l.rows.size(),
+                   l.gate.data(), outputs);
+  multiply_weights(m, all_columns(op.up, first, outputs, op.hidden), l.x.data(), l.rows.size(), l.up.data(),
+                   outputs);
   scale_rows(l.scales, l.gate);
   scale_rows(l.scales, l.up);
   for (size_t i = 0; i < l.gate.size(); ++i) l.gate[i] = l.gate[i] / (1.0F + std::exp(-l.gate[i])) * l.up[i];
@@ -40,7 +40,7 @@ void store(const GateUpSilu& op, const HostMemory& m, Local& l) {
   for (size_t r = 0; r < l.rows.size(); ++r) {
     uint16_t* to = m.data<uint16_t>(op.output) + size_t{l.rows[r].index} * op.intermediate +
                    size_t{op.first_unit} * kUnitRows;
-    for (size_t j = 0; j < outputs; ++j) to[j] = float_to_bf16(l.gate[r * outputs + j]);
+    for (size_t j = 0; j < outputs; ++j) to[j] = to_16_bits(m.dtype(op.output), l.gate[r * outputs + j]);
   }
 }
 

@@ -1,5 +1,5 @@
 #include "instructions/common/host_op.h"
-#include "instructions/common/matvec.h"
+#include "instructions/common/multiply_weights.h"
 #include "instructions/common/pass_rows.h"
 #include "instructions/common/residual.h"
 #include "instructions/common/unit_softmax.h"
@@ -28,8 +28,9 @@ void load(const LmHead& op, const HostMemory& m, Local& l) {
 void compute(const LmHead& op, const HostMemory& m, Local& l) {
   l.y.resize(l.rows.size() * num_tokens(op));
   if (l.rows.empty()) return;
-  matvec(m.data<const uint16_t>(op.weights) + size_t{op.first_unit - op.weights_unit} * kUnitRows * op.hidden,
-         num_tokens(op), op.hidden, l.x.data(), l.rows.size(), l.y.data(), num_tokens(op));
+  const size_t first = size_t{op.first_unit - op.weights_unit} * kUnitRows;
+  multiply_weights(m, all_columns(op.weights, first, num_tokens(op), op.hidden), l.x.data(), l.rows.size(),
+                   l.y.data(), num_tokens(op));
   scale_rows(l.scales, l.y);
 }
 

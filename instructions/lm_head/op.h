@@ -44,9 +44,9 @@ struct LmHead {
 
   template <class V>
   static constexpr void fields(V&& v) {
-    v(&LmHead::weighted, "weighted", "in [max_rows, hidden] bf16: residual * norm");
+    v(&LmHead::weighted, "weighted", "in [max_rows, hidden] bf16 or f16: residual * norm");
     v(&LmHead::squares, "squares", "in [max_rows, hidden / square_cols] f32: of the residual");
-    v(&LmHead::weights, "weights", "in [vocab, hidden] bf16; with several ranks, some of these rows");
+    v(&LmHead::weights, "weights", "in [vocab, hidden] bf16 or e4m3; with several ranks, some of these rows");
     v(&LmHead::rows, "rows", "in: the pass's rows");
     v(&LmHead::logits, "logits", "out [logit_rows, vocab] f32, on any rank");
     v(&LmHead::unit_softmax, "unit_softmax",
@@ -70,7 +70,7 @@ constexpr Product product(const LmHead& op) {
 }
 
 constexpr WeightUnit weight_unit(const LmHead& op, uint32_t unit) {
-  return {0, unit - op.weights_unit};
+  return {0, unit - op.weights_unit, product(op).units - unit};
 }
 
 inline void footprint(const LmHead& op, const StateView*, FootprintBuilder<LmHead>& f) {

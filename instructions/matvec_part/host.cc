@@ -1,5 +1,5 @@
 #include "instructions/common/host_op.h"
-#include "instructions/common/matvec.h"
+#include "instructions/common/multiply_weights.h"
 #include "instructions/common/pass_rows.h"
 #include "instructions/matvec_part/op.h"
 
@@ -14,14 +14,14 @@ struct Local final : HostLocal {
 
 void load(const MatvecPart& op, const HostMemory& m, Local& l) {
   select_rows(op, m, computed_rows(op.logits_only != 0), l.rows);
-  load_bf16_rows(m, op.input, l.rows, op.in_cols, op.first_col, op.num_cols, l.x);
+  load_rows(m, op.input, l.rows, op.in_cols, op.first_col, op.num_cols, l.x);
 }
 
 void compute(const MatvecPart& op, const HostMemory& m, Local& l) {
   const size_t outputs = size_t{op.num_units} * kUnitRows, first = size_t{op.first_unit} * kUnitRows;
   l.y.resize(l.rows.size() * outputs);
-  matvec({m.data<const uint16_t>(op.weights) + first * op.in_cols + op.first_col, op.in_cols}, outputs,
-         op.num_cols, l.x.data(), l.rows.size(), l.y.data(), outputs);
+  multiply_weights(m, {op.weights, first, outputs, op.in_cols, op.first_col, op.num_cols}, l.x.data(),
+                   l.rows.size(), l.y.data(), outputs);
 }
 
 void store(const MatvecPart& op, const HostMemory& m, Local& l) {

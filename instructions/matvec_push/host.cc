@@ -1,7 +1,7 @@
 #include <vector>
 
 #include "instructions/common/host_op.h"
-#include "instructions/common/matvec.h"
+#include "instructions/common/multiply_weights.h"
 #include "instructions/common/partial_sums.h"
 #include "instructions/common/pass_rows.h"
 #include "instructions/matvec_push/op.h"
@@ -17,14 +17,14 @@ struct Local final : HostLocal {
 
 void load(const MatvecPush& op, const HostMemory& m, Local& l) {
   select_rows(op, m, computed_rows(op.logits_only != 0), l.rows);
-  load_bf16_rows(m, op.input, l.rows, op.in_cols, 0, op.in_cols, l.x);
+  load_rows(m, op.input, l.rows, op.in_cols, 0, op.in_cols, l.x);
 }
 
 void compute(const MatvecPush& op, const HostMemory& m, Local& l) {
   const size_t outputs = num_cols(op);
   l.y.resize(l.rows.size() * outputs);
-  matvec(m.data<const uint16_t>(op.weights) + first_col(op) * op.in_cols, outputs, op.in_cols, l.x.data(),
-         l.rows.size(), l.y.data(), outputs);
+  multiply_weights(m, all_columns(op.weights, first_col(op), outputs, op.in_cols), l.x.data(), l.rows.size(),
+                   l.y.data(), outputs);
 }
 
 void store(const MatvecPush& op, const HostMemory& m, Local& l) {

@@ -43,8 +43,8 @@ struct MatvecPush {
 
   template <class V>
   static constexpr void fields(V&& v) {
-    v(&MatvecPush::weights, "weights", "in [out_cols, in_cols] bf16");
-    v(&MatvecPush::input, "input", "in [max_rows, in_cols] bf16");
+    v(&MatvecPush::weights, "weights", "in [out_cols, in_cols] bf16 or e4m3");
+    v(&MatvecPush::input, "input", "in [max_rows, in_cols] bf16 or f16");
     v(&MatvecPush::rows, "rows", "in: the pass's rows");
     v(&MatvecPush::partial, "partial",
       "out, on each rank: [max_rows, out_cols] f32 or bf16, a slice from each rank");

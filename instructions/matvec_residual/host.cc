@@ -1,5 +1,5 @@
 #include "instructions/common/host_op.h"
-#include "instructions/common/matvec.h"
+#include "instructions/common/multiply_weights.h"
 #include "instructions/common/pass_rows.h"
 #include "instructions/common/residual.h"
 #include "instructions/matvec_residual/op.h"
@@ -18,19 +18,18 @@ void load(const MatvecResidual& op, const HostMemory& m, Local& l) {
   select_rows(op, m, computed_rows(op.logits_only != 0), l.rows);
   for (uint32_t p = 0; p < op.parts; ++p) {
     const ColumnRange cols = columns_of_part(op.in_cols, p, op.parts);
-    load_bf16_rows(m, op.input, l.rows, op.in_cols, cols.begin, cols.count(), l.x[p]);
+    load_rows(m, op.input, l.rows, op.in_cols, cols.begin, cols.count(), l.x[p]);
   }
 }
 
 void compute(const MatvecResidual& op, const HostMemory& m, Local& l) {
   const size_t outputs = size_t{op.num_units} * kUnitRows;
-  const uint16_t* weights =
-      m.data<const uint16_t>(op.weights) + op.first_unit * kUnitRows * size_t{op.in_cols};
+  const size_t first = size_t{op.first_unit} * kUnitRows;
   for (uint32_t p = 0; p < op.parts; ++p) {
     const ColumnRange cols = columns_of_part(op.in_cols, p, op.parts);
     l.y[p].resize(l.rows.size() * outputs);
-    matvec({weights + cols.begin, op.in_cols}, outputs, cols.count(), l.x[p].data(), l.rows.size(),
-           l.y[p].data(), outputs);
+    multiply_weights(m, {op.weights, first, outputs, op.in_cols, cols.begin, cols.count()}, l.x[p].data(),
+                     l.rows.size(), l.y[p].data(), outputs);
   }
 }
 

@@ -45,12 +45,12 @@ struct MatvecResidual {
 
   template <class V>
   static constexpr void fields(V&& v) {
-    v(&MatvecResidual::weights, "weights", "in [out_cols, in_cols] bf16");
-    v(&MatvecResidual::input, "input", "in [max_rows, in_cols] bf16");
+    v(&MatvecResidual::weights, "weights", "in [out_cols, in_cols] bf16 or e4m3");
+    v(&MatvecResidual::input, "input", "in [max_rows, in_cols] bf16 or f16");
     v(&MatvecResidual::rows, "rows", "in: the pass's rows");
     v(&MatvecResidual::norm, "norm", "in [1, out_cols] bf16: of the residual's next readers");
     v(&MatvecResidual::residual, "residual", "in and out [max_rows, out_cols] f32");
-    v(&MatvecResidual::weighted, "weighted", "out [max_rows, out_cols] bf16: residual * norm");
+    v(&MatvecResidual::weighted, "weighted", "out [max_rows, out_cols] bf16 or f16: residual * norm");
     v(&MatvecResidual::squares, "squares", "out [max_rows, out_cols / square_cols] f32");
     v(&MatvecResidual::first_unit, "first_unit", "units of 8 rows of weights");
     v(&MatvecResidual::num_units, "num_units", "units of 8 rows of weights");

@@ -45,6 +45,7 @@ constexpr Product whole_product(uint32_t units, uint32_t cols, bool logits_only 
 struct WeightUnit {
   uint32_t tensor;
   uint32_t index;
+  uint32_t adjoining = 1;  // the next units, as many in all, are the tensor's next ones
 };
 
 template <class Op>
@@ -65,7 +66,7 @@ constexpr uint32_t matrices_of() {
 template <HasProduct Op>
 constexpr WeightUnit find_weights(const Op& op, uint32_t unit, uint32_t matrix) {
   if constexpr (requires { weight_unit(op, unit); }) return weight_unit(op, unit);
-  return {matrix, unit};
+  return {matrix, unit, product(op).units - unit};
 }
 
 template <HasProduct Op>

@@ -12,7 +12,7 @@ struct Local final : HostLocal, QkvOutputs {
 void load(const ProjectPart& op, const HostMemory& m, Local& l) {
   const ColumnRange cols = columns_of(op);
   select_rows(op, m, RowSet::kActive, l.rows);
-  load_bf16_rows(m, op.weighted, l.rows, op.hidden, cols.begin, cols.count(), l.x);
+  load_rows(m, op.weighted, l.rows, op.hidden, cols.begin, cols.count(), l.x);
 }
 
 void compute(const ProjectPart& op, const HostMemory& m, Local& l) {

@@ -1,5 +1,5 @@
 #include "instructions/common/host_op.h"
-#include "instructions/common/matvec.h"
+#include "instructions/common/multiply_weights.h"
 #include "instructions/common/pass_rows.h"
 #include "instructions/common/residual.h"
 #include "instructions/qkv_project/op.h"
@@ -25,8 +25,8 @@ void compute(const QkvProject& op, const HostMemory& m, Local& l) {
   for (uint32_t n = 0; n < op.num_units; ++n) {
     const WeightUnit unit = weight_unit(op, op.first_unit + n);
     const TensorId weights = op.*QkvProject::kWeights[unit.tensor];
-    matvec(m.data<const uint16_t>(weights) + size_t{unit.index} * kUnitRows * op.hidden, kUnitRows, op.hidden,
-           l.x.data(), l.rows.size(), l.y.data() + size_t{n} * kUnitRows, count);
+    multiply_weights(m, all_columns(weights, size_t{unit.index} * kUnitRows, kUnitRows, op.hidden),
+                     l.x.data(), l.rows.size(), l.y.data() + size_t{n} * kUnitRows, count);
   }
   scale_rows(l.scales, l.y);
 }

@@ -46,11 +46,11 @@ struct QkvProject {
 
   template <class V>
   static constexpr void fields(V&& v) {
-    v(&QkvProject::weighted, "weighted", "in [max_rows, hidden] bf16: residual * norm");
+    v(&QkvProject::weighted, "weighted", "in [max_rows, hidden] bf16 or f16: residual * norm");
     v(&QkvProject::squares, "squares", "in [max_rows, hidden / square_cols] f32: of the residual");
-    v(&QkvProject::wq, "wq", "in [q_rows, hidden] bf16");
-    v(&QkvProject::wk, "wk", "in [kv_rows, hidden] bf16");
-    v(&QkvProject::wv, "wv", "in [kv_rows, hidden] bf16");
+    v(&QkvProject::wq, "wq", "in [q_rows, hidden] bf16 or e4m3");
+    v(&QkvProject::wk, "wk", "in [kv_rows, hidden] bf16 or e4m3");
+    v(&QkvProject::wv, "wv", "in [kv_rows, hidden] bf16 or e4m3");
     v(&QkvProject::rows, "rows", "in: the pass's rows");
     v(&QkvProject::projected, "projected", "out [max_rows, q_rows + 2 * kv_rows] f32");
     v(&QkvProject::first_unit, "first_unit", "units of 8 rows");
@@ -81,10 +81,11 @@ constexpr bool tile_halves_apart(const QkvProject& op) {
 
 constexpr WeightUnit weight_unit(const QkvProject& op, uint32_t unit) {
   const uint32_t q_units = op.q_rows / kUnitRows, kv_units = op.kv_rows / kUnitRows;
-  if (unit < q_units) return {0, unit};
+  if (unit < q_units) return {0, unit, q_units - unit};
   unit -= q_units;
-  if (unit < kv_units) return {1, unit};
-  return {2, unit - kv_units};
+  if (unit < kv_units) return {1, unit, kv_units - unit};
+  unit -= kv_units;
+  return {2, unit, kv_units - unit};
 }
 
 namespace qkv_project_detail {

@@ -433,6 +433,25 @@ bool is_product_input(Image image) {
   return image == Image::kActivation || image == Image::kSlabs;
 }
 
+// Returns whether an instruction may read or write this type instead of the tensor's own, in programs whose
+// other tensors fit.
+bool is_other_format(const Tensor& tensor, DType dtype) {
+  return (tensor.image == Image::kPages && dtype == DType::kE4M3) ||
+         (tensor.image == Image::kActivation && dtype == DType::kF16);
+}
+
+// A product's input and weights fit each other; what an instruction writes for a product is that product's.
+void expect_formats_that_fit(const Program& program, const Instruction& i, const FieldInfo& field) {
+  const std::string line = check_instruction(program, i);
+  if (std::string_view(field.unit).starts_with("out")) {
+    EXPECT_EQ(line, "");
+    return;
+  }
+  EXPECT_THAT(line, StartsWith(std::string(op_name(i.opcode)) + ": "));
+  EXPECT_THAT(line, ::testing::HasSubstr(", expected "));
+  EXPECT_EQ(line.find('\n'), std::string::npos);
+}
+
 // Returns whether the record states its class of programs.
 bool says_square_cols(const Instruction& i) {
   return std::ranges::any_of(op_info(i.opcode).fields,
@@ -464,8 +483,16 @@ TEST(CheckInstruction, RefusesTensorsThatDoNotExistOrAreOfAnotherKind) {
         refuse_altered([](Tensor& t) { t.cols += 1; });
         refuse_altered([](Tensor& t) { t.cols -= 1; });
         for (int d = 0; d < kNumDTypes; ++d) {
-          if (static_cast<DType>(d) == right.dtype) continue;
-          refuse_altered([&](Tensor& t) { t.dtype = static_cast<DType>(d); });
+          const auto dtype = static_cast<DType>(d);
+          if (dtype == right.dtype) continue;
+          if (f.kind != FieldKind::kPeers && is_other_format(right, dtype)) {
+            program.tensors.push_back(right);
+            program.tensors.back().dtype = dtype;
+            expect_formats_that_fit(program, with_field(i, f, count), f);
+            program.tensors.pop_back();
+            continue;
+          }
+          refuse_altered([&](Tensor& t) { t.dtype = dtype; });
         }
         const bool either = is_product_input(right.image) && !says_square_cols(i);
         for (int image = 0; image < kNumImages; ++image) {

@@ -1,0 +1,57 @@
+#include "instructions/common/multiply_weights.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "instructions/common/matvec.h"
+#include "vm/base/bf16.h"
+#include "vm/base/e4m3.h"
+#include "vm/layout/e4m3_rows.h"
+
+namespace serval {
+namespace {
+
+// Rows whose codes are widened together: their bf16 stay in the L2 cache.
+constexpr size_t kRowsAtOnce = 8;
+
+// Every e4m3 value is exact in bf16.
+constexpr std::array<uint16_t, 256> make_bf16_of_codes() {
+  std::array<uint16_t, 256> values{};
+  for (size_t code = 0; code < values.size(); ++code) values[code] = float_to_bf16(kE4M3Values[code]);
+  return values;
+}
+constexpr std::array<uint16_t, 256> kBf16OfCodes = make_bf16_of_codes();
+
+void multiply_e4m3(const uint8_t* matrix, const WeightBlock& block, const float* x, size_t rows, float* out,
+                   size_t out_stride) {
+  thread_local std::vector<uint16_t> widened;
+  widened.resize(kRowsAtOnce * block.num_cols);
+  const uint64_t row_bytes = e4m3_rows::row_bytes(block.cols);
+  for (size_t j = 0; j < block.num_rows; j += kRowsAtOnce) {
+    const size_t count = std::min(kRowsAtOnce, block.num_rows - j);
+    const uint8_t* codes = matrix + (block.first_row + j) * row_bytes;
+    for (size_t i = 0; i < count; ++i)
+      std::transform(codes + i * row_bytes + block.first_col,
+                     codes + i * row_bytes + block.first_col + block.num_cols,
+                     widened.data() + i * block.num_cols, [](uint8_t code) { return kBf16OfCodes[code]; });
+    matvec(widened.data(), count, block.num_cols, x, rows, out + j, out_stride);
+    for (size_t i = 0; i < count; ++i) {
+      const float scale = e4m3_rows::scale_of(codes + i * row_bytes, block.cols);
+      for (size_t r = 0; r < rows; ++r) out[r * out_stride + j + i] *= scale;
+    }
+  }
+}
+
+}  // namespace
+
+void multiply_weights(const HostMemory& m, const WeightBlock& block, const float* x, size_t rows, float* out,
+                      size_t out_stride) {
+  if (m.dtype(block.weights) == DType::kE4M3)
+    return multiply_e4m3(m.data<const uint8_t>(block.weights), block, x, rows, out, out_stride);
+  const uint16_t* first =
+      m.data<const uint16_t>(block.weights) + block.first_row * block.cols + block.first_col;
+  matvec({first, block.cols}, block.num_rows, block.num_cols, x, rows, out, out_stride);
+}
+
+}  // namespace serval
