@@ -9,12 +9,14 @@ int64_t ModelShape::kv_bytes_per_token() const {
 
 int64_t Model::num_parameters() const {
   int64_t elements = 0;
-  for (const WeightSpec& weight : weights()) elements += weight.elements();
+  for (const WeightSpec& weight : weights()) elements += weight.copy_of.empty() ? weight.elements() : 0;
   return elements;
 }
 
-int64_t Model::weight_bytes_bf16() const {
-  return num_parameters() * size_of(DType::kBF16);
+int64_t Model::weight_bytes() const {
+  int64_t bytes = 0;
+  for (const WeightSpec& weight : weights()) bytes += weight.bytes();
+  return bytes;
 }
 
 int64_t Model::weight_bytes_per_token() const {

@@ -37,6 +37,16 @@ struct ConfigLimits {
 // "do_sample": false.
 using GenerationDefaults = std::map<std::string, double>;
 
+// Types in which a model's weight matrices are stored in memory: kBF16 or kE4M3. Vectors and the embedding
+// are bf16. A tied LM head of another type than the embedding is a matrix of its own.
+struct WeightFormats {
+  DType layers = DType::kBF16;  // of the layers' matrices
+  DType lm_head = DType::kBF16;
+
+  bool all_bf16() const { return layers == DType::kBF16 && lm_head == DType::kBF16; }
+  bool operator==(const WeightFormats&) const = default;
+};
+
 // Sizes and tokens that all decoder-only models have.
 struct ModelShape {
   std::string name;           // of the preset, or of the model's directory or file
@@ -49,6 +59,7 @@ struct ModelShape {
   int vocab_size = 0;    // any size: with added tokens it is often odd
   int max_position = 0;  // tokens
   bool tie_word_embeddings = false;
+  WeightFormats formats = {};
   std::vector<int32_t> eos_ids;  // each below vocab_size; may be empty
   std::optional<int32_t> bos_id;
   GenerationDefaults generation;
@@ -99,6 +110,8 @@ class Model : public ModelShape {
   virtual Graph graph(const GraphOptions& options) const = 0;
   // True if graph() supports GraphOptions::tile_order.
   virtual bool has_tile_order() const = 0;
+  // A copy whose weights have these formats.
+  virtual std::unique_ptr<const Model> with_formats(const WeightFormats& formats) const = 0;
   // A copy with only the first `layers` layers.
   virtual std::unique_ptr<const Model> shortened(int layers) const = 0;
   // Other parameters of the formulas, under their names in config.json. A dot separates an object and its
@@ -107,8 +120,8 @@ class Model : public ModelShape {
 
   // A tied embedding counts once.
   int64_t num_parameters() const;
-  // Size of all weights in bf16.
-  int64_t weight_bytes_bf16() const;
+  // Size of all weights in memory, in their storage types.
+  int64_t weight_bytes() const;
   // Bytes of weights that a decode step reads: everything except the embedding rows of other tokens.
   int64_t weight_bytes_per_token() const;
 

@@ -87,14 +87,18 @@ std::vector<RankWeight> weights_of_ranks(const Model& model, const Program& prog
   for (const Tensor& tensor : program.tensors) {
     if (tensor.kind != TensorKind::kWeight) continue;
     const WeightSpec& spec = specs.at(tensor.name);
-    weights.push_back({&tensor, part_of_rank(spec, tensor.device, program.num_devices), spec.cols});
+    weights.push_back(
+        {&tensor, part_of_rank(spec, tensor.device, program.num_devices), spec.cols, spec.source_name()});
   }
   return weights;
 }
 
 int64_t weight_bytes_of_rank(const Model& model, uint32_t rank, uint32_t ranks) {
   int64_t bytes = 0;
-  for (const WeightSpec& spec : model.weights()) bytes += part_of_rank(spec, rank, ranks).bytes();
+  for (const WeightSpec& spec : model.weights()) {
+    const WeightPart part = part_of_rank(spec, rank, ranks);
+    bytes += bytes_of_weights(spec.dtype, part.rows, part.cols);
+  }
   return bytes;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "models/checkpoint/weight_spec.h"
@@ -26,7 +27,6 @@ struct WeightPart {
   int64_t first_row = 0, rows = 0;
   int64_t first_col = 0, cols = 0;
 
-  int64_t bytes() const { return rows * cols * size_of(DType::kBF16); }
   bool is_whole(const WeightSpec& spec) const { return rows == spec.rows && cols == spec.cols; }
 };
 WeightPart part_of_rank(const WeightSpec& spec, uint32_t rank, uint32_t ranks);
@@ -35,7 +35,8 @@ WeightPart part_of_rank(const WeightSpec& spec, uint32_t rank, uint32_t ranks);
 struct RankWeight {
   const Tensor* tensor;  // of the program's table
   WeightPart part;
-  int64_t matrix_cols;  // of the whole weight
+  int64_t matrix_cols;      // of the whole weight
+  std::string source_name;  // of the weight whose values it has (WeightSpec::source_name())
 
   bool has_all_columns() const { return part.cols == matrix_cols; }
 };

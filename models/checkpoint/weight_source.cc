@@ -44,7 +44,7 @@ class RandomWeights final : public WeightSource {
 
 int64_t WeightSource::total_bytes() const {
   return std::accumulate(specs_.begin(), specs_.end(), int64_t{0},
-                         [](int64_t sum, const WeightSpec& spec) { return sum + spec.bytes(); });
+                         [](int64_t sum, const WeightSpec& spec) { return sum + spec.bytes_bf16(); });
 }
 
 size_t WeightSource::index_of(std::string_view name) const {

@@ -50,7 +50,9 @@ class WeightSource {
   virtual void report() const {}
 
  protected:
-  explicit WeightSource(const Model& model) : specs_(model.weights()) {}
+  explicit WeightSource(const Model& model) : specs_(model.weights()) {
+    std::erase_if(specs_, [](const WeightSpec& spec) { return !spec.copy_of.empty(); });
+  }
 
  private:
   std::vector<WeightSpec> specs_;

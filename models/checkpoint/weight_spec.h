@@ -5,6 +5,7 @@
 #include <string>
 
 #include "vm/dtype.h"
+#include "vm/layout/e4m3_rows.h"
 #include "vm/tensor.h"
 
 namespace serval {
@@ -22,6 +23,13 @@ enum class WeightSplit : uint8_t {
   kCols,
 };
 
+// Bytes of a row-major matrix of weights.
+constexpr int64_t bytes_of_weights(DType dtype, int64_t rows, int64_t cols) {
+  if (dtype == DType::kE4M3)
+    return rows * static_cast<int64_t>(e4m3_rows::row_bytes(static_cast<uint64_t>(cols)));
+  return rows * cols * size_of(dtype);
+}
+
 // Row-major. A matrix maps a vector of `cols` elements to one of `rows` elements. A vector has rows == 1 and,
 // in a checkpoint, one dimension.
 struct WeightSpec {
@@ -32,12 +40,18 @@ struct WeightSpec {
   RowOrder row_order = RowOrder::kSequential;
   bool gathered = false;  // a pass reads only the rows of its tokens
   WeightSplit split = WeightSplit::kNone;
-  int64_t piece = 1;       // rows or columns that must be on one rank, such as those of a head
-  std::string alias = {};  // second name of a tied weight; some checkpoints store it under both
+  int64_t piece = 1;           // rows or columns that must be on one rank, such as those of a head
+  std::string alias = {};      // second name of a tied weight; some checkpoints store it under both
+  DType dtype = DType::kBF16;  // in which it is stored in memory: kBF16 or kE4M3
+  // Name of the weight whose values this one has: a tied LM head that is stored in another type than the
+  // embedding. Checkpoints do not have it.
+  std::string copy_of = {};
 
+  const std::string& source_name() const { return copy_of.empty() ? name : copy_of; }
   int64_t elements() const { return rows * cols; }
-  int64_t bytes() const { return elements() * size_of(DType::kBF16); }
-  int64_t row_bytes() const { return cols * size_of(DType::kBF16); }
+  int64_t row_bytes() const { return bytes_of_weights(dtype, 1, cols); }
+  int64_t bytes() const { return bytes_of_weights(dtype, rows, cols); }
+  int64_t bytes_bf16() const { return bytes_of_weights(DType::kBF16, rows, cols); }
 };
 
 }  // namespace serval

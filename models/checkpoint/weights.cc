@@ -16,7 +16,7 @@ constexpr int64_t kPieceElements = int64_t{1} << 20;  // work of a thread at a t
 constexpr int64_t kTensorAlignment = 64;              // bytes; tensors in the buffer start at a cache line
 
 int64_t padded_bytes(const WeightSpec& spec) {
-  return (spec.bytes() + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
+  return (spec.bytes_bf16() + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
 }
 
 std::vector<WeightPiece> cut_into_pieces(std::span<const WeightSpec> specs) {

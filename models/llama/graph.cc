@@ -63,7 +63,8 @@ class Builder {
   TensorId weight(const std::string& name);
   TensorId state(const char* name, uint64_t rows, uint64_t bytes);
   TensorId activation(const char* name, DType dtype, uint64_t rows, uint64_t cols);
-  TensorId product_input(const char* name, uint64_t cols);
+  // The input of products with weights of type `weights`.
+  TensorId product_input(const char* name, uint64_t cols, DType weights);
   TensorId cache(const std::string& name);
   // Tensors of rank 0 only, which does the sampling.
   TensorId sampling_state(const char* name, uint64_t rows, uint64_t bytes);
@@ -124,9 +125,16 @@ class Builder {
   // attention() for programs of the arithmetic class of tiles: the host plans the items of each launch.
   void planned_attention(uint16_t layer, TensorId k_cache, TensorId v_cache);
   void planned_merge(uint16_t layer);
-  // residual += weights · input. `norm` is the norm that is applied to the residual next.
+  // The norm that is applied to the residual next, and the tensor of the rows that it weights.
+  struct NextNorm {
+    TensorId weights, weighted;
+  };
+  // The norm before layer `index`; for index == num_layers, the final norm.
+  NextNorm norm_before(int index);
+  // residual += weights · input.
   struct ResidualProduct {
-    TensorId weights, input, norm;
+    TensorId weights, input;
+    NextNorm next;
     uint32_t in_cols;
     uint32_t parts;  // of the columns (instructions/common/column_parts.h)
     uint16_t layer;
@@ -134,12 +142,12 @@ class Builder {
     TileShape tile;
   };
   void add_to_residual(uint16_t layer, const std::string& name, TensorId input, uint32_t in_cols,
-                       TensorId norm);
+                       NextNorm next);
   // For several ranks: each multiplies its columns and pushes the partial sums to the ranks that own the
   // output columns. reduce_residual() adds them there.
   void matvec_push(uint16_t layer, const std::string& name, TensorId input, uint32_t in_cols);
   // begins: 1 if there is no residual yet (ReduceResidual::begins).
-  void reduce_residual(std::string stage, uint16_t layer, TensorId norm, uint32_t begins);
+  void reduce_residual(std::string stage, uint16_t layer, NextNorm next, uint32_t begins);
   void matvec_residual(const ResidualProduct& product);
   // matvec_residual() in two stages. Used if its tiles are too few for the SMs: columns are split into parts.
   void matvec_parts(const ResidualProduct& product);
@@ -152,8 +160,6 @@ class Builder {
   uint32_t computed_rows(uint16_t layer) const {
     return logits_only(layer) != 0 ? logit_rows_ : options_.rows;
   }
-  // The norm before layer `index`; for index == num_layers, the final norm.
-  TensorId norm_before(int index);
   void gate_up_silu(uint16_t layer, const std::string& prefix);
   void lm_head();
   uint32_t sample_records() const { return std::min(logit_rows_, std::max(options_.sms, kSampleInstances)); }
@@ -173,8 +179,8 @@ class Builder {
   uint32_t splits_;  // of each KV head's leaves
   Graph graph_;
   std::map<std::string, WeightSpec> weights_;  // by name
-  TensorId embedding_, rope_, residual_, weighted_, squares_, projected_, query_, partial_, attention_, mlp_,
-      logits_, unit_softmax_, saved_, exchange_;
+  TensorId embedding_, rope_, residual_, weighted_, head_input_, squares_, projected_, query_, partial_,
+      attention_, mlp_, logits_, unit_softmax_, saved_, exchange_;
   TensorId rows_, slots_, sampled_, control_, output_, host_stop_, block_table_, adjustments_, masks_, top_;
   TensorId items_;                   // of planned attention
   std::vector<TensorId> part_sums_;  // added on first use
@@ -243,7 +249,7 @@ TensorId Builder::on_each_rank(Tensor tensor) {
 TensorId Builder::weight(const std::string& name) {
   const WeightSpec& spec = weights_.at(name);
   const TensorId first = on_each_rank({.name = name,
-                                       .dtype = DType::kBF16,
+                                       .dtype = spec.dtype,
                                        .kind = TensorKind::kWeight,
                                        .row_order = spec.row_order,
                                        .head_dim = spec.row_order == RowOrder::kRotaryPairs ? head_dim_ : 0});
@@ -273,11 +279,11 @@ TensorId Builder::activation(const char* name, DType dtype, uint64_t rows, uint6
 }
 
 // The input of a product, for all rows of a pass.
-TensorId Builder::product_input(const char* name, uint64_t cols) {
+TensorId Builder::product_input(const char* name, uint64_t cols, DType weights) {
   return on_each_rank({.name = name,
                        .rows = options_.rows,
                        .cols = cols,
-                       .dtype = DType::kBF16,
+                       .dtype = weights == DType::kE4M3 ? DType::kF16 : DType::kBF16,
                        .kind = TensorKind::kActivation,
                        .image = product_image(square_cols_)});
 }
@@ -336,7 +342,10 @@ void Builder::add_activations() {
   const uint32_t rows = options_.rows;
   const PartialLayout partial{splits_, q_heads_ / kv_heads_, head_dim_, whole_row_tiles(rows)};
   residual_ = activation(llama_tensor::kResidual, DType::kF32, rows, hidden_);
-  weighted_ = product_input(llama_tensor::kWeighted, hidden_);
+  weighted_ = product_input(llama_tensor::kWeighted, hidden_, config_.formats.layers);
+  head_input_ = config_.formats.lm_head == config_.formats.layers
+                    ? weighted_
+                    : product_input(llama_tensor::kHeadInput, hidden_, config_.formats.lm_head);
   squares_ =
       activation(llama_tensor::kSquares, DType::kF32, rows, hidden_ / columns_of_squares(square_cols_));
   if (config_.qk_norm || projection_parts_ > 1) {
@@ -349,8 +358,8 @@ void Builder::add_activations() {
                  ? activation(llama_tensor::kPartial, DType::kF32, kAttentionPlaces, places.cols())
                  : activation(llama_tensor::kPartial, DType::kF32, partial.rows_of_all(kv_heads_),
                               partial.cols(options_.context));
-  attention_ = product_input(llama_tensor::kAttention, q_rows_);
-  mlp_ = product_input(llama_tensor::kMlp, intermediate_);
+  attention_ = product_input(llama_tensor::kAttention, q_rows_, config_.formats.layers);
+  mlp_ = product_input(llama_tensor::kMlp, intermediate_, config_.formats.layers);
   if (options_.ranks > 1)
     exchange_ = activation(llama_tensor::kExchange, partial_sum_type(square_cols_), rows, hidden_);
   logits_ = sampling_activation(model_tensor::kLogits, logit_rows_, vocab_);
@@ -416,11 +425,12 @@ void Builder::add_units_of_rank(Op op, uint32_t rank, Units units, TileShape til
 }
 
 void Builder::embed() {
+  const NextNorm next = norm_before(0);
   const Embed all{.table = embedding_,
                   .rows = rows_,
-                  .norm = norm_before(0),
+                  .norm = next.weights,
                   .residual = residual_,
-                  .weighted = weighted_,
+                  .weighted = next.weighted,
                   .squares = squares_,
                   .first_unit = 0,
                   .num_units = hidden_ / kUnitRows,
@@ -494,14 +504,14 @@ void Builder::layer(uint16_t index) {
     attention_merge(index);
   }
   add_to_residual(index, prefix + "self_attn.o_proj.weight", attention_, q_rows_,
-                  weight(prefix + "post_attention_layernorm.weight"));
+                  {weight(prefix + "post_attention_layernorm.weight"), weighted_});
   gate_up_silu(index, prefix);
   add_to_residual(index, prefix + "mlp.down_proj.weight", mlp_, intermediate_, norm_before(index + 1));
 }
 
-TensorId Builder::norm_before(int index) {
-  return weight(index < config_.num_layers ? layer_prefix(index) + "input_layernorm.weight"
-                                           : llama_tensor::kFinalNorm);
+Builder::NextNorm Builder::norm_before(int index) {
+  if (index == config_.num_layers) return {weight(llama_tensor::kFinalNorm), head_input_};
+  return {weight(layer_prefix(index) + "input_layernorm.weight"), weighted_};
 }
 
 template <class Op>
@@ -753,18 +763,18 @@ void Builder::planned_merge(uint16_t layer) {
 }
 
 void Builder::add_to_residual(uint16_t layer, const std::string& name, TensorId input, uint32_t in_cols,
-                              TensorId norm) {
+                              NextNorm next) {
   if (options_.ranks > 1) {
     matvec_push(layer, name, input, in_cols);
     reduce_residual(fmt::format("layer {} reduce_residual {}", layer, graph_.tensors[input.index].name),
-                    layer, norm, 0);
+                    layer, next, 0);
     return;
   }
   const uint32_t units = hidden_ / kUnitRows, rows = computed_rows(layer);
   const uint32_t parts = adds_as_tiles() ? matrix_parts(hidden_, in_cols) : 1;
   const ResidualProduct product{.weights = weight(name),
                                 .input = input,
-                                .norm = norm,
+                                .next = next,
                                 .in_cols = in_cols,
                                 .parts = parts,
                                 .layer = layer,
@@ -782,9 +792,9 @@ void Builder::matvec_residual(const ResidualProduct& product) {
   MatvecResidual op{.weights = product.weights,
                     .input = product.input,
                     .rows = rows_,
-                    .norm = product.norm,
+                    .norm = product.next.weights,
                     .residual = residual_,
-                    .weighted = weighted_,
+                    .weighted = product.next.weighted,
                     .squares = squares_,
                     .first_unit = 0,
                     .num_units = 0,
@@ -828,9 +838,9 @@ void Builder::matvec_parts(const ResidualProduct& product) {
 void Builder::add_parts(const ResidualProduct& product) {
   const auto sums = [&](uint32_t part) { return part_sums(part < product.parts ? part : 0); };
   AddParts op{.rows = rows_,
-              .norm = product.norm,
+              .norm = product.next.weights,
               .residual = residual_,
-              .weighted = weighted_,
+              .weighted = product.next.weighted,
               .squares = squares_,
               .part0 = sums(0),
               .part1 = sums(1),
@@ -891,12 +901,12 @@ void Builder::matvec_push(uint16_t layer, const std::string& name, TensorId inpu
             });
 }
 
-void Builder::reduce_residual(std::string stage, uint16_t layer, TensorId norm, uint32_t begins) {
+void Builder::reduce_residual(std::string stage, uint16_t layer, NextNorm next, uint32_t begins) {
   ReduceResidual op{.partial = exchange_,
                     .rows = rows_,
-                    .norm = norm,
+                    .norm = next.weights,
                     .residual = residual_,
-                    .weighted = {weighted_.index},
+                    .weighted = {next.weighted.index},
                     .squares = {squares_.index},
                     .first_unit = 0,
                     .num_units = 0,
@@ -939,9 +949,9 @@ void Builder::gate_up_silu(uint16_t layer, const std::string& prefix) {
 }
 
 void Builder::lm_head() {
-  LmHead op{.weighted = weighted_,
+  LmHead op{.weighted = head_input_,
             .squares = squares_,
-            .weights = config_.tie_word_embeddings ? embedding_ : weight(llama_tensor::kLmHead),
+            .weights = weights_.contains(llama_tensor::kLmHead) ? weight(llama_tensor::kLmHead) : embedding_,
             .rows = rows_,
             .logits = logits_,
             .unit_softmax = unit_softmax_,
@@ -1019,6 +1029,21 @@ void Builder::push_state() {
   }
 }
 
+// True if the LM head is not the embedding's own matrix.
+bool has_head(const LlamaConfig& config) {
+  return !config.tie_word_embeddings || config.formats.lm_head != DType::kBF16;
+}
+
+// Sets the types of the layers' matrices and of the LM head, and where a tied head's values are.
+void set_formats(const LlamaConfig& config, std::vector<WeightSpec>& specs) {
+  for (WeightSpec& spec : specs) {
+    if (spec.kind != WeightKind::kMatrix || spec.name == llama_tensor::kEmbedding) continue;
+    const bool is_head = spec.name == llama_tensor::kLmHead;
+    spec.dtype = is_head ? config.formats.lm_head : config.formats.layers;
+    if (is_head && config.tie_word_embeddings) spec.copy_of = llama_tensor::kEmbedding;
+  }
+}
+
 }  // namespace
 
 std::vector<WeightSpec> llama_weights(const LlamaConfig& config) {
@@ -1049,7 +1074,7 @@ std::vector<WeightSpec> llama_weights(const LlamaConfig& config) {
   };
   matrix(llama_tensor::kEmbedding, config.vocab_size, hidden);
   split_rows(kUnitRows);
-  specs.back().gathered = !config.tie_word_embeddings;
+  specs.back().gathered = has_head(config);
   if (config.tie_word_embeddings) specs.back().alias = llama_tensor::kLmHead;
   for (int layer = 0; layer < config.num_layers; ++layer) {
     prefix = layer_prefix(layer);
@@ -1084,10 +1109,11 @@ std::vector<WeightSpec> llama_weights(const LlamaConfig& config) {
   }
   prefix.clear();
   norm(llama_tensor::kFinalNorm, hidden);
-  if (!config.tie_word_embeddings) {
+  if (has_head(config)) {
     matrix(llama_tensor::kLmHead, config.vocab_size, hidden);
     split_rows(kUnitRows);
   }
+  set_formats(config, specs);
   return specs;
 }
 
@@ -1103,6 +1129,10 @@ Graph build_llama_graph(const LlamaConfig& config, const GraphOptions& options) 
     throw Error(ErrorKind::kUsage, fmt::format("rows: {}; limit: 1 to {}", options.rows, kLargestRows));
   }
   check_ranks(config, options.ranks);
+  if (!config.formats.all_bf16() && (options.ranks > 1 || options.tile_rows > 0 || options.tile_order)) {
+    throw Error(ErrorKind::kUsage,
+                fmt::format("weights in e4m3: supported on 1 GPU, in passes of up to {} rows", kDefaultRows));
+  }
   if (options.tile_order &&
       (options.rows != 1 || options.tile_rows > 0 || options.ranks > 1 || config.qk_norm)) {
     throw Error(ErrorKind::kUsage,

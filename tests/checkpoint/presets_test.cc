@@ -39,7 +39,7 @@ TEST(Presets, ATiedEmbeddingIsReadEveryToken) {
 
 TEST(Presets, ATokenReadsOneRowOfAnUntiedEmbedding) {
   const LlamaConfig config = preset_config("llama-3.1-8b");
-  EXPECT_EQ(config.weight_bytes_per_token(), config.weight_bytes_bf16() - 2 * (128256 - 1) * 4096);
+  EXPECT_EQ(config.weight_bytes_per_token(), config.weight_bytes() - 2 * (128256 - 1) * 4096);
 }
 
 TEST(Presets, HaveTheNamesOfTheirFiles) {

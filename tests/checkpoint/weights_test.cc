@@ -308,15 +308,15 @@ TEST(ModelWeights, ReportProgressUpToTheLastByte) {
   const LlamaConfig config = tiny_config();
   int64_t last = -1;
   const auto progress = [&](int64_t done, int64_t total) {
-    EXPECT_EQ(total, config.weight_bytes_bf16());
+    EXPECT_EQ(total, config.weight_bytes());
     EXPECT_GE(done, last);
     last = done;
   };
   ModelWeights::load(dir.path(), config, progress);
-  EXPECT_EQ(last, config.weight_bytes_bf16());
+  EXPECT_EQ(last, config.weight_bytes());
   last = -1;
   ModelWeights::random(config, 1, progress);
-  EXPECT_EQ(last, config.weight_bytes_bf16());
+  EXPECT_EQ(last, config.weight_bytes());
 }
 
 // Reads all tensors `step` elements at a time and compares them with the materialised weights.
@@ -342,7 +342,7 @@ TEST(WeightSource, OfACheckpointIsReadInPieces) {
       write_model(dir, tiny_tensors(dtype), padding);
       const std::shared_ptr<const WeightSource> source = open_checkpoint_weights(dir.path(), tiny_config());
       expect_reads_as_materialised(source, 24);
-      EXPECT_EQ(source->total_bytes(), tiny_config().weight_bytes_bf16());
+      EXPECT_EQ(source->total_bytes(), tiny_config().weight_bytes());
       EXPECT_EQ(source->seed(), std::nullopt);
     }
   }

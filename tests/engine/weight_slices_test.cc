@@ -47,7 +47,7 @@ class WeightSlices : public ::testing::Test {
     }
     for (const Tensor& tensor : tensors_) {
       const WeightSpec& spec = source_.specs()[source_.index_of(tensor.name)];
-      weights_.push_back({&tensor, part_of_rank(spec, tensor.device, kRanks), spec.cols});
+      weights_.push_back({&tensor, part_of_rank(spec, tensor.device, kRanks), spec.cols, spec.source_name()});
     }
     slices_ = cut_into_slices(weights_, std::vector<int64_t>(weights_.size(), kRowsOfSlice));
   }

@@ -289,7 +289,7 @@ TEST(RankParts, HoldTheVocabularyOnceAndForATiedLmHeadToo) {
       norms += spec.kind == WeightKind::kNorm ? spec.bytes() : 0;
     int64_t all = 0;
     for (uint32_t rank = 0; rank < 4; ++rank) all += weight_bytes_of_rank(config, rank, 4);
-    EXPECT_EQ(all, config.weight_bytes_bf16() + 3 * norms) << preset;
+    EXPECT_EQ(all, config.weight_bytes() + 3 * norms) << preset;
   }
 }
 
