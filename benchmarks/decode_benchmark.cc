@@ -77,7 +77,7 @@ void decode(benchmark::State& state, const Model& (*model)()) {
   const int64_t tokens = state.iterations() * rows * passes;
   state.counters["tokens_per_s"] =
       benchmark::Counter(static_cast<double>(tokens), benchmark::Counter::kIsRate);
-  state.counters["weights_MiB"] = static_cast<double>(model().config.weight_bytes_bf16()) / kMib;
+  state.counters["weights_MiB"] = static_cast<double>(model().config.weight_bytes()) / kMib;
   state.counters["peak_rss_MiB"] = peak_rss_mib();
 }
 

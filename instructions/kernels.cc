@@ -13,11 +13,13 @@ namespace {
 
 constexpr KernelTraits kKernels[] = {
 #define SERVAL_KERNEL(Name, ...) kernel_traits::Name,
+#define SERVAL_E4M3_KERNEL(Name, ...) kernel_traits::Name,
 #define SERVAL_TILE_ORDER_KERNEL(Name, ...) kernel_traits::Name,
 #define SERVAL_GEMM_KERNEL(Name, ...) kernel_traits::Name,
 #define SERVAL_RANKS_KERNEL(Name, ...) kernel_traits::Name,
 #include "instructions/sm90/kernels.def"
 #undef SERVAL_KERNEL
+#undef SERVAL_E4M3_KERNEL
 #undef SERVAL_TILE_ORDER_KERNEL
 #undef SERVAL_GEMM_KERNEL
 #undef SERVAL_RANKS_KERNEL
@@ -25,6 +27,10 @@ constexpr KernelTraits kKernels[] = {
 static_assert(std::ranges::all_of(kKernels, [](const KernelTraits& k) {
   return !k.wide_tiles || k.rows <= kMostWideTileRows;
 }));
+
+bool has_e4m3(const Program& program) {
+  return std::ranges::any_of(program.tensors, [](const Tensor& t) { return t.dtype == DType::kE4M3; });
+}
 
 template <class Wanted>
 uint32_t least_ring_pages(Wanted&& wanted) {
@@ -61,6 +67,10 @@ uint32_t gemm_ring_pages() {
   return least_ring_pages([](const KernelTraits& kernel) { return kernel.tile_rows > 0; });
 }
 
+uint32_t e4m3_ring_pages() {
+  return least_ring_pages([](const KernelTraits& kernel) { return kernel.e4m3; });
+}
+
 uint32_t tile_order_ring_pages() {
   return least_ring_pages([](const KernelTraits& kernel) { return kernel.tile_order; });
 }
@@ -73,6 +83,7 @@ bool runs(const KernelTraits& kernel, const Program& program) {
   if (kernel.of_ranks != (program.num_devices > 1)) return false;
   if (multiplies_tiles(program) != (kernel.tile_rows > 0)) return false;
   if (has_tile_order(program) != kernel.tile_order) return false;
+  if (has_e4m3(program) != kernel.e4m3) return false;
   if (!kernel.head_norms && has_head_norms(program)) return false;
   if (!kernel.wide_tiles && has_wide_tiles(program)) return false;
   if (kernel.tile_order && !has_room_for_row(kernel, most_product_cols(program))) return false;

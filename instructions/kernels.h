@@ -23,6 +23,7 @@ struct KernelTraits {
   bool wide_tiles;
   bool single_rows;
   bool tile_order;  // for programs of one row in tile order
+  bool e4m3;        // for programs with weights in e4m3 instead of those without
 };
 
 // Limit of pages in flight before a record's inputs are ready, in kernels of vectors for several devices: a
@@ -41,13 +42,22 @@ constexpr KernelTraits of_ranks(KernelTraits base, const char* name) {
   base.of_ranks = true;
   return base;
 }
-#define SERVAL_KERNEL(Name, rows, head_dim, head_norms, ring_pages, scratch_kib, activation_rows)  \
-  inline constexpr KernelTraits Name = {#Name,      rows,        head_dim,        head_norms != 0, \
-                                        ring_pages, scratch_kib, activation_rows, 0,               \
-                                        false,      false,       false,           false};
-#define SERVAL_TILE_ORDER_KERNEL(Name, head_dim, ring_pages, scratch_kib, activation_rows)            \
-  inline constexpr KernelTraits Name = {#Name,           1, head_dim, false, ring_pages, scratch_kib, \
-                                        activation_rows, 0, false,    false, false,      true};
+constexpr KernelTraits of_e4m3(KernelTraits base, const char* name, uint32_t ring_pages) {
+  base.name = name;
+  base.e4m3 = true;
+  base.ring_pages = ring_pages;
+  return base;
+}
+#define SERVAL_E4M3_KERNEL(Name, Base, ring_pages) \
+  inline constexpr KernelTraits Name = of_e4m3(Base, #Name, ring_pages);
+#define SERVAL_KERNEL(Name, rows, head_dim, head_norms, ring_pages, scratch_kib, activation_rows) \
+  inline constexpr KernelTraits Name = {                                                          \
+      #Name, rows,  head_dim, head_norms != 0, ring_pages, scratch_kib, activation_rows,          \
+      0,     false, false,    false,           false,      false};
+#define SERVAL_TILE_ORDER_KERNEL(Name, head_dim, ring_pages, scratch_kib, activation_rows) \
+  inline constexpr KernelTraits Name = {                                                   \
+      #Name, 1,     head_dim, false, ring_pages, scratch_kib, activation_rows,             \
+      0,     false, false,    false, true,       false};
 #define SERVAL_GEMM_KERNEL(Name, rows, tile_rows, head_dim, single_rows, wide_tiles, ring_pages, \
                            scratch_kib)                                                          \
   inline constexpr KernelTraits Name = {#Name,                                                   \
@@ -61,10 +71,12 @@ constexpr KernelTraits of_ranks(KernelTraits base, const char* name) {
                                         false,                                                   \
                                         wide_tiles != 0,                                         \
                                         single_rows != 0,                                        \
+                                        false,                                                   \
                                         false};
 #define SERVAL_RANKS_KERNEL(Name, Base) inline constexpr KernelTraits Name = of_ranks(Base, #Name);
 #include "instructions/sm90/kernels.def"
 #undef SERVAL_KERNEL
+#undef SERVAL_E4M3_KERNEL
 #undef SERVAL_TILE_ORDER_KERNEL
 #undef SERVAL_GEMM_KERNEL
 #undef SERVAL_RANKS_KERNEL
@@ -77,8 +89,9 @@ const KernelTraits& widest_kernel(uint32_t ranks);
 // True if the kernel for tile programs of `rows` rows and heads of head_dim supports wide tiles of gate and
 // up.
 bool takes_wide_tiles(uint32_t rows, uint32_t head_dim);
-// Fewest ring pages among the kernels of GEMMs, and among those in tile order.
+// Fewest ring pages among the kernels of GEMMs, of e4m3 weights, and in tile order.
 uint32_t gemm_ring_pages();
+uint32_t e4m3_ring_pages();
 uint32_t tile_order_ring_pages();
 // True if all `cols` columns of a pass's rows fit into shared memory at once.
 bool has_room_for_row(const KernelTraits& kernel, uint32_t cols);

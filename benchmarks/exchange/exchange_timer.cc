@@ -43,7 +43,8 @@ void fill_weights(const Program& program, const Ranks& ranks) {
     use_gpu(rank.gpu);
     std::byte* to = rank.tensors.data(tensor.name);
     if (tensor.image == Image::kPages) {
-      pack_random(tensor, {.matrix_cols = tensor.cols}, 1 + tensor.device, to, rank.stream.get());
+      pack_random(tensor, tensor.name, {.matrix_cols = tensor.cols}, 1 + tensor.device, to,
+                  rank.stream.get());
     } else {
       const std::vector<uint16_t> ones(tensor.cols, float_to_bf16(1));
       SERVAL_CUDA_CHECK(cudaMemcpy(to, ones.data(), ones.size() * sizeof(uint16_t), cudaMemcpyHostToDevice));

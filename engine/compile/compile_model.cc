@@ -30,6 +30,7 @@ CompilePlan plan_program(const Model& model, const Machine& machine_in, const Pr
   Machine machine = limits.tiles() > 0 ? machine_of_tiles(machine_in) : machine_in;
   if (limits.is_in_tile_order())
     machine.pages_per_sm = std::min(machine.pages_per_sm, tile_order_ring_pages());
+  if (!model.formats.all_bf16()) machine.pages_per_sm = std::min(machine.pages_per_sm, e4m3_ring_pages());
   const GraphOptions graph{.sms = machine.sms,
                            .context = limits.context,
                            .kv_blocks = limits.kv_blocks(),

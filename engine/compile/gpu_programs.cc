@@ -48,7 +48,8 @@ ProgramLimits with_tiles(const Model& model, ProgramLimits limits) {
 
 bool can_multiply_tiles(const Model& model, uint32_t ranks) {
   const uint32_t cols = kSquareColsOfGemm * ranks;
-  return static_cast<uint32_t>(model.hidden_size) % cols == 0 &&
+  // Only kernels of vectors multiply e4m3 weights.
+  return model.formats.all_bf16() && static_cast<uint32_t>(model.hidden_size) % cols == 0 &&
          static_cast<uint32_t>(model.intermediate_size) % cols == 0;
 }
 

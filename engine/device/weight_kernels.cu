@@ -1,6 +1,10 @@
 #include "engine/device/weight_kernels.h"
+#include "models/checkpoint/quantise_rows.h"
 #include "models/checkpoint/random_weights.h"
+#include "vm/base/bf16.h"
+#include "vm/base/e4m3.h"
 #include "vm/device/cuda_check.h"
+#include "vm/layout/e4m3_image.h"
 #include "vm/layout/page_image.h"
 #include "vm/warp.h"
 
@@ -19,12 +23,13 @@ constexpr uint32_t kPagePairs = kPageBytes / kPairBytes;
 struct PackedShape {
   uint32_t rows, cols;
   uint32_t head_dim;  // 0: rows in sequence
+  bool e4m3;
 };
 
 PackedShape shape_of(const Tensor& weight) {
   const bool rotary = weight.row_order == RowOrder::kRotaryPairs;
   return {static_cast<uint32_t>(weight.rows), static_cast<uint32_t>(weight.cols),
-          rotary ? weight.head_dim : 0};
+          rotary ? weight.head_dim : 0, weight.dtype == DType::kE4M3};
 }
 
 // The matrix row that becomes row `row` of unit `unit` in the image. With rotary pairs, rows 4-7 of a unit
@@ -93,10 +98,67 @@ __global__ void __launch_bounds__(kBlockThreads)
   out[kWarpThreads + lane] = {first.z, second.z, first.w, second.w};
 }
 
+// The largest magnitude of a warp's elements.
+__device__ float largest_of(const uint4& eight) {
+  float largest = 0;
+  for (const uint32_t pair : {eight.x, eight.y, eight.z, eight.w}) {
+    largest = fmaxf(largest, fabsf(bf16_to_float(static_cast<uint16_t>(pair))));
+    largest = fmaxf(largest, fabsf(bf16_to_float(static_cast<uint16_t>(pair >> 16))));
+  }
+  return largest;
+}
+// The codes of two neighbouring elements.
+__device__ uint32_t codes_of(uint32_t pair, float scale) {
+  return float_to_e4m3(bf16_to_float(static_cast<uint16_t>(pair)) / scale) |
+         uint32_t{float_to_e4m3(bf16_to_float(static_cast<uint16_t>(pair >> 16)) / scale)} << 8;
+}
+
+// A block makes the e4m3 pages of one unit, a warp one row (vm/layout/e4m3_image.h): first the row's scale,
+// then the codes of two products at a time.
+template <class Elements>
+__global__ void __launch_bounds__(kBlockThreads)
+    pack_e4m3(Elements elements, PackedShape shape, uint32_t first_unit, std::byte* image) {
+  static_assert(kBlockThreads / kWarpThreads == kUnitRows);
+  const uint32_t unit = first_unit + blockIdx.x, row_of_unit = threadIdx.x / kWarpThreads;
+  const uint32_t lane = threadIdx.x % kWarpThreads, row = matrix_row(shape, unit, row_of_unit);
+  const auto element_group = [&](uint32_t c) {
+    return row < shape.rows && c < shape.cols ? elements(row, c) : uint4{};
+  };
+  float largest = 0;
+  for (uint32_t col = lane * kGroupCols; col < shape.cols; col += kWarpThreads * kGroupCols)
+    largest = fmaxf(largest, largest_of(element_group(col)));
+  for (uint32_t step = kWarpThreads / 2; step > 0; step /= 2)
+    largest = fmaxf(largest, __shfl_xor_sync(~0U, largest, step));
+  const float scale = e4m3_scale(largest);
+  const uint32_t pages = e4m3_image::pages(page_image::panels(shape.cols));
+  for (uint32_t page = lane; page < pages; page += kWarpThreads)
+    *reinterpret_cast<float*>(image + e4m3_image::scale_offset(shape.cols, unit, page, row_of_unit)) = scale;
+
+  for (uint32_t panel = 0; panel < page_image::panels(shape.cols); ++panel) {
+    const uint32_t half_cols = page_image::half_cols(shape.cols, panel);
+    std::byte* codes = image + e4m3_image::panel_offset(shape.cols, unit, panel);
+    for (uint32_t group = lane; group < half_cols / kGroupCols; group += kWarpThreads) {
+      const uint32_t pair = group / kQuadLanes, quad = group % kQuadLanes;
+      const uint32_t col = panel * kPanelCols + group * kGroupCols;
+      const uint4 first = element_group(col), second = element_group(col + half_cols);
+      const auto word = [&](uint32_t a, uint32_t b) { return codes_of(a, scale) | codes_of(b, scale) << 16; };
+      auto* to = reinterpret_cast<uint4*>(codes + pair * e4m3_image::kPairBytes);
+      to[row_of_unit * kQuadLanes + quad] = {word(first.x, second.x), word(first.y, second.y),
+                                             word(first.z, second.z), word(first.w, second.w)};
+    }
+  }
+}
+
 template <class Elements>
 void launch_pack(const Elements& elements, const PackedShape& shape, uint64_t first_row, uint64_t num_rows,
                  std::byte* image, cudaStream_t stream) {
   const uint64_t num_units = (num_rows + kUnitRows - 1) / kUnitRows;
+  if (shape.e4m3) {
+    pack_e4m3<<<static_cast<uint32_t>(num_units), kBlockThreads, 0, stream>>>(
+        elements, shape, static_cast<uint32_t>(first_row / kUnitRows), image);
+    SERVAL_CUDA_CHECK(cudaGetLastError());
+    return;
+  }
   const uint64_t num_pairs = num_units * (page_image::unit_bytes(shape.cols) / kPairBytes);
   constexpr uint32_t kBlockPairs = kBlockThreads / kWarpThreads;
   const auto blocks = static_cast<uint32_t>((num_pairs + kBlockPairs - 1) / kBlockPairs);
@@ -123,10 +185,10 @@ void pack_rows(const Tensor& weight, uint64_t first_row, uint64_t num_rows, cons
   launch_pack(RowMajor{rows, first_row, shape.cols}, shape, first_row, num_rows, image, stream);
 }
 
-void pack_random(const Tensor& weight, const MatrixPart& part, uint64_t seed, std::byte* image,
-                 cudaStream_t stream) {
+void pack_random(const Tensor& weight, const std::string& name, const MatrixPart& part, uint64_t seed,
+                 std::byte* image, cudaStream_t stream) {
   const PackedShape shape = shape_of(weight);
-  const RandomMatrix elements{random_tensor_key(weight.name, seed),
+  const RandomMatrix elements{random_tensor_key(name, seed),
                               random_matrix_scale(static_cast<int64_t>(part.matrix_cols)), part};
   launch_pack(elements, shape, 0, shape.rows, image, stream);
 }

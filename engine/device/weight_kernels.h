@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cuda_runtime_api.h>
+#include <string>
 
 #include "vm/tensor.h"
 
@@ -13,7 +14,8 @@ namespace serval {
 // head's rows.
 uint32_t slice_rows(const Tensor& weight);
 
-// Packs rows [first_row, first_row + num_rows) of `weight` into its page image. `rows` are these rows,
+// Packs rows [first_row, first_row + num_rows) of `weight` into its page image, quantised as quantise_rows()
+// does if the weight is e4m3. `rows` are these rows,
 // row-major, in GPU memory aligned to 16 bytes; `image` is the beginning of the whole weight's image.
 // first_row is a multiple of slice_rows(weight), and so is num_rows unless the weight ends there. The
 // weight's columns are a multiple of kTileDim.
@@ -25,10 +27,9 @@ struct MatrixPart {
   uint64_t first_row = 0, first_col = 0;  // first_col: a multiple of 8
   uint64_t matrix_cols = 0;
 };
-// Makes the page image of this part of the random matrix with the weight's name and this seed
-// (docs/random_weights.md).
-void pack_random(const Tensor& weight, const MatrixPart& part, uint64_t seed, std::byte* image,
-                 cudaStream_t stream);
+// Makes the page image of this part of the random matrix with this name and seed (docs/random_weights.md).
+void pack_random(const Tensor& weight, const std::string& name, const MatrixPart& part, uint64_t seed,
+                 std::byte* image, cudaStream_t stream);
 
 // fill_random_matrix() of random_weights.h from element 0, into GPU memory aligned to 16 bytes. `count` is a
 // multiple of 8.

@@ -115,7 +115,7 @@ class Upload {
       const MatrixPart part{static_cast<uint64_t>(weight.part.first_row),
                             static_cast<uint64_t>(weight.part.first_col),
                             static_cast<uint64_t>(weight.matrix_cols)};
-      pack_random(tensor, part, seed, image_of(weight), streams[tensor.device].get());
+      pack_random(tensor, weight.source_name, part, seed, image_of(weight), streams[tensor.device].get());
       return true;
     });
     for (const CudaStream& stream : streams) stream.wait();
@@ -125,7 +125,7 @@ class Upload {
     std::vector<int64_t> rows;
     for (const RankWeight& weight : weights_) {
       rows.push_back(rows_of_slice(weight));
-      tensors_.push_back(source_.index_of(weight.tensor->name));
+      tensors_.push_back(source_.index_of(weight.source_name));
     }
     const std::vector<WeightPiece> slices = cut_into_slices(weights_, rows);
     int64_t largest = 0;

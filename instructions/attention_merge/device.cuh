@@ -67,7 +67,7 @@ struct DeviceOp<AttentionMerge> : GroupOp {
     uint32_t most_leaves_;
   };
 
-  // Address of a channel of the output, which is an activation image.
+  // Address of a channel of the output, an activation image, with the output's type.
   static __device__ __forceinline__ std::byte* place(const AttentionMerge& op, const Group& group,
                                                      const Span& span, uint32_t channel) {
     return group.tensor<&AttentionMerge::output, std::byte>() +
@@ -93,7 +93,8 @@ struct DeviceOp<AttentionMerge> : GroupOp {
       if (!waited) group.wait_inputs();
       waited = true;
       const Merged<2> values = attention_merge::merge_alone(leaves, most, channel, group.lane);
-      if (mine < count) *reinterpret_cast<uint2*>(to) = {values.pairs[0], values.pairs[1]};
+      if (mine < count)
+        *reinterpret_cast<uint2*>(without_type(to)) = {values.packed(0, to), values.packed(1, to)};
     }
   }
 
@@ -110,7 +111,7 @@ struct DeviceOp<AttentionMerge> : GroupOp {
       std::byte* const to = place(op, group, span, channel);
       if (n == 0) group.wait_inputs();
       const Merged<1> values = TogetherMerge(group, n).run(leaves, channel);
-      if (group.warp == 0) *reinterpret_cast<uint32_t*>(to) = values.pairs[0];
+      if (group.warp == 0) *reinterpret_cast<uint32_t*>(without_type(to)) = values.packed(0, to);
     }
   }
 };

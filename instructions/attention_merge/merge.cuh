@@ -6,6 +6,7 @@
 
 #include "instructions/attention_merge/op.h"
 #include "vm/device/group.cuh"
+#include "vm/device/typed_address.cuh"
 #include "vm/ptx/math.cuh"
 #include "vm/ptx/memory.cuh"
 #include "vm/tiles/ops/global/async.cuh"
@@ -121,15 +122,19 @@ struct AccumulatorSums {
   }
 };
 
-// Output channels in the layout of the next product's input.
+// Output channels.
 template <uint32_t kPairs>
 struct Merged {
-  uint32_t pairs[kPairs];
+  float2 pairs[kPairs];
 
   __device__ __forceinline__ Merged(const float2 (&values)[kPairs], float weight) {
 #pragma unroll
     for (uint32_t p = 0; p < kPairs; ++p)
-      pairs[p] = ptx::pack_bf16(__fdividef(values[p].x, weight), __fdividef(values[p].y, weight));
+      pairs[p] = {__fdividef(values[p].x, weight), __fdividef(values[p].y, weight)};
+  }
+  // Pair p in the type that `to` carries (vm/device/typed_address.h).
+  __device__ __forceinline__ uint32_t packed(uint32_t p, const std::byte* to) const {
+    return pack_as(to, pairs[p].x, pairs[p].y);
   }
 };
 // Adds the upper half of the accumulators to the lower until one is left.

@@ -8,6 +8,7 @@
 #include "instructions/common/footprint.h"
 #include "instructions/product/product.h"
 #include "vm/device/record.cuh"
+#include "vm/device/typed_address.cuh"
 #include "vm/state/rows.h"
 
 namespace serval::device {
@@ -44,7 +45,7 @@ struct ProductInput {
 
 template <HasProduct Op>
 __device__ __forceinline__ ProductInput input_of(const RecordBuffer& buffer, const Op& op) {
-  ProductInput input{.activations = tensor<Op::kInput, const std::byte>(buffer),
+  ProductInput input{.activations = without_type(tensor<Op::kInput, const std::byte>(buffer)),
                      .squares = nullptr,
                      .epsilon = 0,
                      .logits_only = product(op).logits_only};
@@ -55,9 +56,9 @@ __device__ __forceinline__ ProductInput input_of(const RecordBuffer& buffer, con
   return input;
 }
 
-// Weight tensor `which` of Op::kWeights.
+// Weight tensor `which` of Op::kWeights, with its format's number in the address (vm/device/typed_address.h).
 template <HasProduct Op>
-__device__ __forceinline__ const std::byte* weight_images(const RecordBuffer& buffer, uint32_t which) {
+__device__ __forceinline__ const std::byte* typed_weights(const RecordBuffer& buffer, uint32_t which) {
   constexpr size_t kCount = Op::kWeights.size();
   static_assert(kCount >= 1 && kCount <= 3);
   if constexpr (kCount > 1) {

@@ -89,11 +89,13 @@ std::vector<Boxes> boxes_of(const Program& program) {
 const DeviceIsa& device_isa() {
   static const std::array choices = {
 #define SERVAL_KERNEL(Name, ...) choice<device::Name>(),
+#define SERVAL_E4M3_KERNEL(Name, ...) choice<device::Name>(),
 #define SERVAL_TILE_ORDER_KERNEL(Name, ...) choice<device::Name>(),
 #define SERVAL_GEMM_KERNEL(Name, ...) choice<device::Name>(),
 #define SERVAL_RANKS_KERNEL(Name, ...) choice<device::Name>(),
 #include "instructions/sm90/kernels.def"
 #undef SERVAL_KERNEL
+#undef SERVAL_E4M3_KERNEL
 #undef SERVAL_TILE_ORDER_KERNEL
 #undef SERVAL_GEMM_KERNEL
 #undef SERVAL_RANKS_KERNEL

@@ -9,6 +9,7 @@
 #include "instructions/kernels.h"
 #include "instructions/product/epilogues/sm90/residual_tile.cuh"
 #include "instructions/product/formats/bf16/operands.cuh"
+#include "instructions/product/formats/e4m3/operands.cuh"
 #include "instructions/product/orders/sm90/tile_stream.cuh"
 #include "instructions/product/orders/vector_in_tile_order.cuh"
 #include "instructions/product/orders/vector_stream.cuh"
@@ -42,6 +43,12 @@ using KernelIsa = IsaList<StreamList<Stream>
     using Stream = vector_stream::Stream<formats::Bf16>;                                          \
     using Isa = KernelIsa<Stream, kernel_traits::Name>;                                           \
   };
+#define SERVAL_E4M3_KERNEL(Name, Base, ring_pages)                      \
+  struct Name : E4M3Config<Base, ring_pages> {                          \
+    static constexpr KernelTraits kTraits = kernel_traits::Name;        \
+    using Stream = vector_stream::Stream<formats::Bf16, formats::E4M3>; \
+    using Isa = KernelIsa<Stream, kernel_traits::Name>;                 \
+  };
 #define SERVAL_TILE_ORDER_KERNEL(Name, head_dim, ring_pages, scratch_kib, activation_rows) \
   struct Name : TileOrderConfig<ring_pages, scratch_kib, activation_rows> {                \
     static constexpr uint32_t kHeadDim = head_dim;                                         \
@@ -71,6 +78,7 @@ using KernelIsa = IsaList<StreamList<Stream>
   };
 #include "instructions/sm90/kernels.def"
 #undef SERVAL_KERNEL
+#undef SERVAL_E4M3_KERNEL
 #undef SERVAL_TILE_ORDER_KERNEL
 #undef SERVAL_GEMM_KERNEL
 #undef SERVAL_RANKS_KERNEL

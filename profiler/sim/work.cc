@@ -45,8 +45,8 @@ uint64_t covered_bytes(const Program& program, Footprint& regions) {
 struct Touched {
   uint64_t weight_rows = 0;      // of all matrices
   uint64_t weight_elements = 0;  // of all matrices
-  uint32_t cols = 0;             // columns of these matrices, or of the part that is multiplied
-  uint64_t written = 0;          // elements
+  uint32_t cols = 0;  // columns of these matrices, or of the part that is multiplied; of e4m3, half of them
+  uint64_t written = 0;  // elements
   uint64_t written_bytes = 0;
   Footprint reads;  // activations and KV cache that are read but not also written
   bool reads_cache = false;
@@ -62,7 +62,9 @@ Touched touched_by(const Program& program, const Footprint& footprint) {
     } else if (tensor.image == Image::kPages) {
       t.weight_rows += region.box.row_end - region.box.row_begin;
       t.weight_elements += area(region.box);
-      t.cols = static_cast<uint32_t>(region.box.col_end - region.box.col_begin);
+      // A page of e4m3 has twice the columns of a page of bf16.
+      t.cols = static_cast<uint32_t>((region.box.col_end - region.box.col_begin) * size_of(tensor.dtype) /
+                                     size_of(DType::kBF16));
     } else if (tensor.kind == TensorKind::kActivation || tensor.kind == TensorKind::kKvCache) {
       t.reads.push_back(region);
       t.reads_cache |= tensor.kind == TensorKind::kKvCache;
@@ -71,8 +73,8 @@ Touched touched_by(const Program& program, const Footprint& footprint) {
   return t;
 }
 
-// A unit has 8 rows of each matrix; there are as many matrices as one result needs. Products read bf16
-// activations; the results are multiplied with fp32 ones.
+// A unit has 8 rows of each matrix; there are as many matrices as one result needs. Products read
+// activations of 16 bits; the results are multiplied with fp32 ones.
 Work stream_of(const Program& program, const Touched& t, uint32_t active_rows) {
   Work work{.kind = Work::Kind::kStream};
   const uint64_t results = std::max<uint64_t>(1, t.written / std::max(1u, active_rows));
@@ -83,7 +85,7 @@ Work stream_of(const Program& program, const Touched& t, uint32_t active_rows) {
   work.panels = page_image::panels(t.cols);
   Footprint inputs, scales;
   for (const Region& region : t.reads)
-    (program.tensors[region.tensor.index].dtype == DType::kBF16 ? inputs : scales).push_back(region);
+    (program.tensors[region.tensor.index].dtype == DType::kF32 ? scales : inputs).push_back(region);
   work.input_bytes = covered_bytes(program, inputs);
   work.scale_bytes = covered_bytes(program, scales);
   return work;

@@ -56,7 +56,7 @@ struct Work {
   // In tile order, a unit is a chain of products, of one matrix or of one part of the columns. This many
   // chains make 8 results. 0: not in tile order.
   uint32_t chains = 0;
-  uint64_t input_bytes = 0;  // activations that the preparers load: bf16
+  uint64_t input_bytes = 0;  // activations that the preparers load: bf16 or f16
   uint64_t scale_bytes = 0;  // activations that the storers read for the rows' scales: fp32
 
   // For a group: the bytes that it reads. For a tile: its weights, if it is the first to read them.

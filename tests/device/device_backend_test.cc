@@ -75,6 +75,70 @@ TEST(DeviceBackend, HasTheHostsLogits) {
   }
 }
 
+// In models of whole and partial panels, an odd number of panels, and heads of both sizes.
+LlamaConfig e4m3_config(int hidden, int intermediate, int head_dim, DType lm_head) {
+  LlamaConfig config = tiny_config();
+  config.hidden_size = hidden;
+  config.intermediate_size = intermediate;
+  config.head_dim = head_dim;
+  config.num_layers = 2;
+  config.formats = {.layers = DType::kE4M3, .lm_head = lm_head};
+  return config;
+}
+std::vector<LlamaConfig> e4m3_configs() {
+  std::vector<LlamaConfig> configs = {
+      e4m3_config(96, 176, 64, DType::kE4M3), e4m3_config(1024, 3072, 64, DType::kBF16),
+      e4m3_config(2112, 5136, 128, DType::kE4M3), e4m3_config(3072, 8192, 128, DType::kE4M3)};
+  configs.push_back(e4m3_config(256, 2048, 128, DType::kBF16));
+  configs.back().qk_norm = true;
+  return configs;
+}
+std::shared_ptr<const ModelWeights> host_weights(const LlamaConfig& config) {
+  LlamaConfig in_bf16 = config;
+  in_bf16.formats = {};
+  return std::make_shared<const ModelWeights>(ModelWeights::random(in_bf16, kSeed));
+}
+
+TEST(DeviceBackend, HasTheHostsLogitsWithWeightsInE4M3) {
+  for (const LlamaConfig& config : e4m3_configs()) {
+    SCOPED_TRACE(fmt::format("{} and {} columns", config.hidden_size, config.intermediate_size));
+    const std::vector<int32_t> tokens = random_tokens(config, 70, 9);
+    Decoder device(make_device(config, device_options()));
+    Decoder host(config, host_weights(config), host_options(kContext, 4, 2));
+    expect_near(device.force(tokens), host.force(tokens));
+  }
+}
+
+// In the kernels for 1, 4, 8 and 16 rows.
+TEST(DeviceBackend, NeighboursChunksAndSmsDoNotShowWithWeightsInE4M3) {
+  for (const LlamaConfig& config : e4m3_configs()) {
+    SCOPED_TRACE(fmt::format("{} and {} columns", config.hidden_size, config.intermediate_size));
+    std::vector<Sequence> many;
+    for (uint32_t i = 0; i < 13; ++i)
+      many.push_back({random_tokens(config, 1 + 11 * i, i + 1), 4, 0.9F, 1.0F, i});
+    Decoder decoder(make_device(config, device_options()));
+    const std::vector<Answer> together = decoder.answer(many);
+    EXPECT_EQ(Decoder(make_device(config, device_options(7))).answer(many), together);
+    EXPECT_EQ(decoder.answer(many, {.chunk = 5}), together);
+    for (const size_t count : {1, 3, 7}) {
+      const std::vector<Sequence> some(many.begin(), many.begin() + static_cast<ptrdiff_t>(count));
+      EXPECT_EQ(decoder.answer(some),
+                std::vector(together.begin(), together.begin() + static_cast<ptrdiff_t>(count)))
+          << count;
+    }
+  }
+}
+
+// Weights of a checkpoint are rounded on the GPU; random ones are made there.
+TEST(DeviceBackend, RoundsToE4M3AsTheHostDoes) {
+  const LlamaConfig config = e4m3_config(96, 176, 64, DType::kE4M3);
+  LlamaConfig as_random = config;
+  Decoder device(make_device(as_random, device_options()));
+  Decoder host(config, host_weights(config), host_options(kContext, 4, 2));
+  const std::vector<Sequence> greedy = {{random_tokens(config, 20, 3), 30}};
+  EXPECT_EQ(device.answer(greedy)[0].tokens, host.answer(greedy)[0].tokens);
+}
+
 TEST(DeviceBackend, NeighboursAndSmsDoNotShowInModelsWithNormsOfHeads) {
   LlamaConfig config = tiny_untied_config();
   config.qk_norm = true;

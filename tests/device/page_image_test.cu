@@ -119,7 +119,7 @@ TEST(PageImage, OfRandomWeightsIsTheHosts) {
   for (const uint64_t seed : {uint64_t{0}, uint64_t{7}, ~uint64_t{0}}) {
     for (const Shape& shape : kShapes) {
       const ImageOnGpu image(shape);
-      pack_random(weight_of(shape), {0, 0, shape.cols}, seed, image.data(), nullptr);
+      pack_random(weight_of(shape), weight_of(shape).name, {0, 0, shape.cols}, seed, image.data(), nullptr);
       EXPECT_EQ(image.download(), expected_image(shape, random_matrix(shape, seed)))
           << shape.rows << " x " << shape.cols << ", head_dim " << shape.head_dim << ", seed " << seed;
     }

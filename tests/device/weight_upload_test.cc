@@ -59,11 +59,11 @@ TEST(WeightUpload, ReportsProgressUpToTheLastByte) {
   dir.write("model.safetensors", safetensors_file(tiny_tensors("BF16")));
   int64_t last = -1;
   device_logits(dir, true, [&](int64_t done, int64_t total) {
-    EXPECT_EQ(total, tiny_config().weight_bytes_bf16());
+    EXPECT_EQ(total, tiny_config().weight_bytes());
     EXPECT_GE(done, last);
     last = done;
   });
-  EXPECT_EQ(last, tiny_config().weight_bytes_bf16());
+  EXPECT_EQ(last, tiny_config().weight_bytes());
 }
 
 TEST(WeightUpload, WhatProgressThrowsEndsIt) {

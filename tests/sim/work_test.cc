@@ -63,6 +63,33 @@ TEST(Work, StreamsEveryPageOfTheWeightsThatAreMultiplied) {
   }
 }
 
+TEST(Work, PagesOfE4M3HaveTwiceTheColumns) {
+  LlamaConfig config = testing::tiny_config();
+  config.hidden_size = 128;  // so that half of a page has no columns of padding
+  config.intermediate_size = 256;
+  const auto bytes_of = [&] {
+    const Program program =
+        compile(build_llama_graph(config, {.sms = 7, .context = 1024}), h200_machine(),
+                {.policy = Policy::kRoundRobin, .queue_kind = QueueKind::kPerSm, .context = {}});
+    std::vector<PassRow> rows = decode_launch(1, 100, 1).rows;
+    rows.resize(program.limits.rows);
+    std::pair<uint64_t, uint64_t> streamed_and_inputs;
+    for (const Instruction& i : program.instructions) {
+      const Work w = work_of(program, i, Pass(rows), BlockTable(kDefaultSequences, 1024));
+      if (w.kind != Work::Kind::kStream) continue;
+      for (uint32_t panel = 0; panel < w.panels; ++panel)
+        streamed_and_inputs.first += uint64_t{w.units} * w.matrices * w.page_bytes(panel);
+      streamed_and_inputs.second += w.input_bytes;
+    }
+    return streamed_and_inputs;
+  };
+  const auto [in_bf16, inputs_of_bf16] = bytes_of();
+  config.formats = {.layers = DType::kE4M3, .lm_head = DType::kE4M3};
+  const auto [in_e4m3, inputs_of_e4m3] = bytes_of();
+  EXPECT_EQ(in_e4m3, in_bf16 / 2);
+  EXPECT_EQ(inputs_of_e4m3, inputs_of_bf16);
+}
+
 // K splits of a matrix are streamed once, each with the input of its columns.
 TEST(Work, StreamsOnlyItsPartOfTheColumns) {
   const LlamaConfig config = testing::tiny_parts_config();

@@ -8,6 +8,7 @@
 
 #include "vm/base/error.h"
 #include "vm/device/gpu_clock.h"
+#include "vm/device/typed_address.h"
 #include "vm/state/names.h"
 
 namespace serval::device {
@@ -104,7 +105,8 @@ std::vector<void*> BoundRank::tensor_bases(const DeviceMemory& memory) const {
   for (uint32_t t = 0; t < program_.tensors.size(); ++t) {
     // The program reads a copy in GPU memory: reading host memory in every pass would be too slow.
     const bool stop_word = program_.tensors[t].name == state_tensor::kHostStop;
-    bases.push_back(stop_word ? static_cast<void*>(words_.data() + kStopMirror) : memory.base({t}));
+    bases.push_back(stop_word ? static_cast<void*>(words_.data() + kStopMirror)
+                              : typed_address(memory.base({t}), program_.tensors[t].dtype));
   }
   return bases;
 }

@@ -17,6 +17,10 @@ __device__ __forceinline__ void mbarrier_invalidate(uint64_t* barrier) {
 __device__ __forceinline__ void mbarrier_arrive(uint64_t* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
+__device__ __forceinline__ void mbarrier_arrive(uint64_t* barrier, uint32_t count) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(count)
+               : "memory");
+}
 // True if the phase of this parity is complete. Does not suspend the thread.
 __device__ __forceinline__ bool mbarrier_test_wait(uint64_t* barrier, uint32_t parity) {
   uint32_t done;

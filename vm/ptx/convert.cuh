@@ -23,6 +23,16 @@ __device__ __forceinline__ uint32_t pack_fp16(float low, float high) {
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(high), "f"(low));
   return v;
 }
+// Four e4m3 as two pairs of fp16, lowest byte first. Exact. In order: before what follows, such as a wait.
+__device__ __forceinline__ void widen_e4m3(uint32_t codes, uint32_t& low, uint32_t& high) {
+  asm volatile(
+      "{.reg .b16 low, high;\n"
+      "mov.b32 {low, high}, %2;\n"
+      "cvt.rn.f16x2.e4m3x2 %0, low;\n"
+      "cvt.rn.f16x2.e4m3x2 %1, high;}"
+      : "=r"(low), "=r"(high)
+      : "r"(codes));
+}
 __device__ __forceinline__ float2 unpack_fp16(uint32_t pair) {
   float2 v;
   asm("{.reg .f16 low, high;\n"

@@ -7,6 +7,7 @@
 #include "instructions/product/orders/tile_stream/shape.cuh"
 #include "instructions/product/orders/tile_stream/staging.cuh"
 #include "instructions/product/orders/vector_stream/outputs.cuh"
+#include "vm/device/typed_address.cuh"
 #include "vm/layout/activation_image.h"
 #include "vm/layout/slab_image.h"
 #include "vm/ptx/ptx.cuh"
@@ -19,7 +20,7 @@ using tile_stream::WarpTile;
 struct SiluProduct {
   static constexpr bool kHasWideTiles = true;
 
-  std::byte* output;    // image of [image_rows, cols] bf16
+  std::byte* output;    // image of [image_rows, cols], with its type (vm/device/typed_address.h)
   uint32_t image_rows;  // in programs of tiles
   uint32_t cols;
   uint32_t first_unit;  // the record's, in each matrix
@@ -40,7 +41,7 @@ struct SiluProduct {
     const uint32_t col = (first_unit + out.unit) * kUnitRows + out.row_of_unit;
     const uint64_t at = kTileOrder ? slab_image::offset(image_rows, cols, out.row, col)
                                    : activation_image::offset(kTableRows, cols, out.row, col);
-    ptx::store_relaxed(reinterpret_cast<uint32_t*>(output + at), ptx::pack_bf16(y, neighbour));
+    store_pair(output + at, y, neighbour);
   }
 
   template <class Role, uint32_t kValues>

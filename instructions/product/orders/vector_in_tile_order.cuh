@@ -143,9 +143,9 @@ struct Stream : vector_stream::Stream<Format> {
             .column_parts = parts};
   }
 
-  // image(unit, matrix): address of a unit's first page.
-  template <class Role, class Image>
-  static __device__ __forceinline__ void load(Role& role, const Plan& plan, Image&& image) {
+  // find(unit, matrix): Pages.
+  template <class Role, class Find>
+  static __device__ __forceinline__ void load(Role& role, const Plan& plan, Find&& find) {
     const uint32_t chains = plan.units * plan.matrices;
     const uint32_t last_panel = plan.panels - 1, last_bytes = page_image::bytes_of_half(plan.last_half);
 #pragma unroll 1
@@ -155,7 +155,7 @@ struct Stream : vector_stream::Stream<Format> {
 #pragma unroll 1
       for (uint32_t i = 0; i < set.chains; ++i) {
         const Chain chain(plan, first + i);
-        const std::byte* pages = image(chain.unit, plan.column_parts > 1 ? 0 : chain.matrix);
+        const std::byte* pages = find(chain.unit, plan.column_parts > 1 ? 0 : chain.matrix).first;
         role.s.chains[i] = {pages + chain.first_panel * kPageBytes, chain.first_panel, chain.panels};
       }
 #pragma unroll 1

@@ -22,13 +22,14 @@
 #include <cstdint>
 
 #include "instructions/common/operands.cuh"
-#include "instructions/product/formats/bf16/operands.cuh"
+#include "instructions/product/formats/format_set.cuh"
 #include "instructions/product/operands.cuh"
 #include "instructions/product/orders/vector_stream/outputs.cuh"
 #include "instructions/product/orders/vector_stream/plan.cuh"
 #include "instructions/product/orders/vector_stream/products.cuh"
 #include "vm/device/architecture.cuh"
 #include "vm/device/op.cuh"
+#include "vm/device/typed_address.cuh"
 #include "vm/layout/activation_image.h"
 #include "vm/layout/page_image.h"
 
@@ -46,26 +47,36 @@ struct ProductOfRecord<Op> {
   static __device__ Shape shape(const RecordBuffer& buffer, const Op& op) {
     Shape shape{input_of(buffer, op), op.num_units, matrices_of<Op>(), product(op).cols};
     if constexpr (requires { Op::kAddsTo; }) shape.column_parts = op.parts;
+    shape.format = type_of(typed_weights<Op>(buffer, 0));
+    shape.page_panels = formats::panels_of_page(shape.format);
     return shape;
   }
 };
 
 // The functions that vm/device/op.cuh requires of a stream.
-template <class Format>
+template <class... Formats>
 struct Stream {
+  using FormatSet = formats::FormatSet<Formats...>;
   static constexpr bool kConsumersStore = false;
   using Plan = vector_stream::Plan;
   using Shape = vector_stream::Shape;
-  using Pages = const std::byte*;
+  // Pages of some units, which are contiguous.
+  struct Pages {
+    const std::byte* first;
+    uint32_t units;
+  };
   template <class T>
   using Op = ProductOfRecord<T>;
 
-  // First page of a unit of the record.
+  // Pages from a unit of the record on.
   template <class T, class Role>
   static __device__ __forceinline__ Pages pages_of(const Role& role, const T& op, uint32_t unit,
                                                    uint32_t matrix) {
     const WeightUnit at = find_weights(op, op.first_unit + unit, matrix);
-    return weight_images<T>(*role.buffer, at.tensor) + page_image::page_offset(product(op).cols, at.index, 0);
+    const std::byte* const images = typed_weights<T>(*role.buffer, at.tensor);
+    const uint64_t offset = FormatSet::with(
+        type_of(images), [&](auto format) { return format.unit_offset(product(op).cols, at.index); });
+    return {without_type(images) + offset, at.adjoining};
   }
   template <class Config>
   static __device__ __forceinline__ Plan plan(const Launch& launch, const Shape& shape) {
@@ -81,24 +92,37 @@ struct Stream {
   }
 
   // Resident: unit after unit, all panels of each. Otherwise: unit set after unit set; in a unit set panel
-  // after panel; in a panel matrix after matrix. image(unit, matrix): address of a unit's first page.
-  template <class Role, class Image>
-  static __device__ __forceinline__ void load(Role& role, const Plan& plan, Image&& image) {
+  // after panel; in a panel matrix after matrix. find(unit, matrix): Pages. A lookup takes about as long as a
+  // page of 8 KiB, so one serves all units whose pages are contiguous.
+  template <class Role, class Find>
+  static __device__ __forceinline__ void load(Role& role, const Plan& plan, Find&& find) {
     const uint32_t units_of_set = plan.resident() ? 1 : kConsumerWarps;
-    const uint32_t panels_at_once = plan.resident() ? plan.panels : 1;
-    const uint32_t unit_matrices = plan.matrices;
+    const uint32_t unit_matrices = plan.matrices, matrix_pages = plan.unit_pages >> (unit_matrices - 1);
+    const uint32_t pages_at_once = plan.resident() ? matrix_pages : 1;
+    const uint32_t whole_bytes =
+        FormatSet::with(plan.format, [](auto format) { return uint32_t{format.kWholePageBytes}; });
+    const uint32_t last_bytes = FormatSet::with(
+        plan.format, [&](auto format) { return format.page_bytes(plan.cols, matrix_pages - 1); });
+    const uint32_t unit_bytes = (matrix_pages - 1) * whole_bytes + last_bytes;
+    for (PageRun& run : role.s.page_runs) run = {};
 #pragma unroll 1
     for (uint32_t first = 0; first < plan.units; first += units_of_set) {
       const uint32_t in_set = min(units_of_set, plan.units - first);
 #pragma unroll 1
-      for (uint32_t begin = 0; begin < plan.panels; begin += panels_at_once) {
+      for (uint32_t begin = 0; begin < matrix_pages; begin += pages_at_once) {
 #pragma unroll 1
         for (uint32_t n = 0; n < in_set * unit_matrices; ++n) {
           const bool second = n >= in_set;
-          const std::byte* pages = image(first + (second ? n - in_set : n), second ? 1 : 0);
+          const uint32_t unit = first + (second ? n - in_set : n);
+          PageRun& run = role.s.page_runs[second ? 1 : 0];
+          if (unit - run.begin >= run.units) {
+            const Pages found = find(unit, second ? 1 : 0);
+            run = {found.first, unit, found.units};
+          }
+          const std::byte* pages = run.first + uint64_t{unit - run.begin} * unit_bytes;
 #pragma unroll 1
-          for (uint32_t panel = begin; panel < begin + panels_at_once; ++panel) {
-            role.page(pages + panel * kPageBytes, page_image::bytes_of_half(plan.half_cols(panel)),
+          for (uint32_t page = begin; page < begin + pages_at_once; ++page) {
+            role.page(pages + page * whole_bytes, page + 1 < matrix_pages ? whole_bytes : last_bytes,
                       role.recorder);
           }
         }
@@ -194,7 +218,7 @@ struct Stream {
 
   template <class Role, class WithOp, class Signal>
   static __device__ __forceinline__ void consume(Role& role, const Plan& plan, WithOp&&, Signal&&) {
-    consume_pages<Format>(role, plan);
+    FormatSet::with(plan.format, [&](auto format) { consume_pages<decltype(format)>(role, plan); });
     role.next_page += plan.pages;
     role.next_unit += plan.units;
     role.next_panel += plan.activation_panels;

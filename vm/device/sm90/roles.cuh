@@ -438,15 +438,25 @@ struct ConsumerRole {
     wait_phase_or_exit(&s.page_landed[page % Config::kRingPages], page / Config::kRingPages & 1, &s.exit);
   }
   __device__ __forceinline__ void free_page(uint32_t page) { free_page(page, lane); }
+  // For a warp that has read a half of the page, or the whole page if nobody reads the other half.
+  __device__ __forceinline__ void free_part_of_page(uint32_t page, bool whole) {
+    free_page_at(page % Config::kRingPages, lane, whole ? 2 : 1);
+  }
   // For a caller that knows its lane.
   __device__ __forceinline__ void free_page(uint32_t page, uint32_t lane_in_warp) {
     free_page_at(page % Config::kRingPages, lane_in_warp);
   }
   // For a caller that also knows the page's buffer.
-  __device__ __forceinline__ void free_page_at(uint32_t place, uint32_t lane_in_warp) {
+  __device__ __forceinline__ void free_page_at(uint32_t place, uint32_t lane_in_warp,
+                                               uint32_t arrivals = Config::kPageReaders) {
     ptx::fence_proxy_async_shared();  // a bulk copy will write what this thread has read
     __syncwarp();
-    if (lane_in_warp == 0) ptx::mbarrier_arrive(&s.page_free[place]);
+    if (lane_in_warp != 0) return;
+    if constexpr (!Config::kMultipliesTiles && Config::kPageReaders > 1) {
+      ptx::mbarrier_arrive(&s.page_free[place], arrivals);
+    } else {
+      ptx::mbarrier_arrive(&s.page_free[place]);
+    }
   }
   // Like wait_page(): once `panel` has been issued, the previous panels in its buffer have landed, because
   // the warps that released them had waited for them.

@@ -8,6 +8,7 @@
 #include "vm/device/record.cuh"
 #include "vm/device/sm90/warpgroup.cuh"
 #include "vm/layout/activation_image.h"
+#include "vm/layout/e4m3_image.h"
 #include "vm/layout/slab_image.h"
 #include "vm/machine.h"
 #include "vm/state/rows.h"
@@ -43,6 +44,7 @@ struct KernelConfig {
   static constexpr uint32_t kPagesInFlightBeforeInputs = 3;
   static constexpr uint32_t kRows = kRowsOf;
   static constexpr uint32_t kRingPages = kRingPagesOf;
+  static constexpr uint32_t kRingPageBytes = kPageBytes;
   static constexpr uint32_t kPageReaders = 1;                    // consumer warps that read each page
   static constexpr uint32_t kScratchBytes = kScratchKib * 1024;  // for group instructions
   static constexpr uint32_t kActivationRowBuffers =
@@ -57,6 +59,15 @@ struct KernelConfig {
   static constexpr uint32_t kConsumerRegisters = device::kConsumerRegisters;
 
   static __device__ __forceinline__ uint32_t uniform(uint32_t value) { return value; }
+};
+// A kernel of vectors that also has code for weights in e4m3. Its pages have room for scales, and begin at
+// lines of 128 bytes: copies to other places take longer. Two warps may read a page, a half each; one that
+// reads a page alone arrives twice.
+template <class Base, uint32_t kRingPagesOf>
+struct E4M3Config : Base {
+  static constexpr uint32_t kRingPages = kRingPagesOf;
+  static constexpr uint32_t kRingPageBytes = (e4m3_image::kPageBytes + 127) / 128 * 128;
+  static constexpr uint32_t kPageReaders = 2;
 };
 // Broadcasts the first lane's value. The compiler then knows that it is uniform in the warp; otherwise ptxas
 // would serialise a warpgroup's wgmma products.
@@ -86,6 +97,7 @@ struct GemmConfig {
   static constexpr uint32_t kRows = kRowsOf;
   static constexpr uint32_t kTileTokens = kTileTokensOf;
   static constexpr uint32_t kRingPages = kRingPagesOf;
+  static constexpr uint32_t kRingPageBytes = kPageBytes;
   static constexpr uint32_t kPageReaders = kConsumerWarps;
   static constexpr uint32_t kScratchBytes = kScratchKib * 1024;
   // Slabs of activations that are loaded together: multiplying one slab by few tokens takes less time than
@@ -131,6 +143,14 @@ struct alignas(16) ChainPages {
   uint32_t panels;
 };
 
+// Units of a record whose pages are contiguous, of one matrix. The loader of vectors keeps them here because
+// it has no registers left.
+struct alignas(16) PageRun {
+  const std::byte* first;  // of unit `begin`
+  uint32_t begin;
+  uint32_t units;
+};
+
 template <class ConfigOf>
 struct Shared {
   using Config = ConfigOf;
@@ -140,7 +160,7 @@ struct Shared {
   static_assert(Config::kSharedRows == 0 || Config::kRows <= Config::kSharedRows,
                 "the table of rows holds a pass");
 
-  alignas(kScratchAlignment) std::byte ring[Config::kRingPages][kPageBytes];
+  alignas(kScratchAlignment) std::byte ring[Config::kRingPages][Config::kRingPageBytes];
   // Panels of activations, or the scratch memory of a group instruction.
   alignas(kScratchAlignment) std::byte activations[Config::kScratchBytes];
   alignas(16) float partials[Config::kPartialBytes / sizeof(float)];
@@ -172,6 +192,7 @@ struct Shared {
   uint32_t tiles_stored[kPartialBuffers];   // tiles of a unit's rows that have been stored
   ExitFlag exit;
   JointStart products[kConsumerWarps / kWarpgroupWarps];  // one for each warpgroup, in kernels of tiles
+  PageRun page_runs[Config::kMultipliesTiles ? 1 : 2];    // for each matrix
   ChainPages chains[Config::kTileOrder && !Config::kMultipliesTiles ? kConsumerWarps : 1];
 };
 inline constexpr size_t kMaxSharedBytes = 227 * 1024;  // limit of a block, on Hopper

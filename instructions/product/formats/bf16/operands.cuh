@@ -7,6 +7,7 @@
 
 #include "vm/layout/page_image.h"
 #include "vm/ptx/memory.cuh"
+#include "vm/ptx/mma.cuh"
 
 namespace serval::device::formats {
 
@@ -15,6 +16,18 @@ struct Bf16 {
   static constexpr uint32_t kProducts = page_image::kHalfCols / page_image::kProductCols;
   // A lane's part of a whole page.
   using Page = uint4[kProducts];
+
+  // Pages of an image: panels in one, its bytes if they are whole, the bytes of page `page` of a unit, and
+  // the offset of a unit.
+  static constexpr uint32_t kPanelsOfPage = 1;
+  static constexpr uint32_t kPanelBytes = kPageBytes;
+  static constexpr uint32_t kWholePageBytes = kPageBytes;
+  static __device__ __forceinline__ uint32_t page_bytes(uint32_t cols, uint32_t page) {
+    return page_image::page_bytes(cols, page);
+  }
+  static __device__ __forceinline__ uint64_t unit_offset(uint32_t cols, uint32_t unit) {
+    return page_image::page_offset(cols, unit, 0);
+  }
 
   // The lane's first address in a page at shared address `page`.
   static __device__ __forceinline__ uint32_t lane_address(uint32_t page, uint32_t lane) {
@@ -28,6 +41,14 @@ struct Bf16 {
   // Product j of a page of any size, from shared memory.
   static __device__ __forceinline__ uint4 load_product(uint32_t lane_address, uint32_t j) {
     return ptx::shared_load(lane_address + j * page_image::kProductBytes);
+  }
+  // d += a × b, a page's product with a column of activations in bf16.
+  static __device__ __forceinline__ void multiply(float (&d)[4], const uint4& a, uint32_t b0, uint32_t b1) {
+    ptx::mma_16x8x16_in_order(d, a, b0, b1);
+  }
+  // The operand of product j: 16 rows.
+  static __device__ __forceinline__ const uint4& operand(const Page& words, uint32_t j) {
+    return words[j];
   }
   // The operand of product j: 16 rows.
   static __device__ __forceinline__ const uint4& operand(const uint4& words) {

@@ -6,6 +6,7 @@
 
 #include "instructions/product/operands.cuh"
 #include "vm/device/architecture.cuh"
+#include "vm/layout/e4m3_image.h"
 #include "vm/layout/page_image.h"
 
 namespace serval::device::vector_stream {
@@ -19,6 +20,8 @@ struct Shape {
   uint32_t matrices;
   uint32_t cols;
   uint32_t column_parts = 1;  // in tile order: K splits
+  uint32_t format = 0;        // of the weights (formats::FormatSet)
+  uint32_t page_panels = 1;   // panels in a page of that format
 };
 
 enum class Mode : uint32_t { kResident, kStreamedPages, kStreamedUnits };
@@ -39,6 +42,7 @@ struct Plan {
   uint32_t arrivals;           // arrivals of warps until a unit's partial results are complete
   uint32_t buffers;            // units whose partial results fit into the buffers
   uint32_t column_parts = 1;   // in tile order, where K splits count as matrices
+  uint32_t format = 0;         // of the weights (formats::FormatSet)
 
   __device__ __forceinline__ bool resident() const { return mode == Mode::kResident; }
   __device__ __forceinline__ uint32_t half_cols(uint32_t panel) const {
@@ -72,10 +76,11 @@ __device__ __forceinline__ Mode mode_of(uint32_t units, uint32_t matrices, uint3
 template <class Config>
 __device__ __forceinline__ Plan make_plan(const Launch& launch, const Shape& shape) {
   static_assert(kUnitSetHasRoom<Config>, "more rows need more memory for partial results");
-  const auto [input, all_units, matrices, cols, column_parts] = shape;
+  const auto [input, all_units, matrices, cols, column_parts, format, page_panels] = shape;
   // After the launch's first pass every active row wants logits.
   const uint32_t units = input.logits_only && launch.logit_bound == 0 ? 0 : all_units;
-  const uint32_t panels = page_image::panels(cols), unit_pages = matrices * panels;
+  const uint32_t panels = page_image::panels(cols);
+  const uint32_t unit_pages = matrices * (page_panels == 1 ? panels : e4m3_image::pages(panels));
   const Mode mode = mode_of<Config>(units, matrices, panels);
   const bool own_unit = mode == Mode::kStreamedUnits;
   const uint32_t parts = own_unit ? 1 : panels;
@@ -91,8 +96,9 @@ __device__ __forceinline__ Plan make_plan(const Launch& launch, const Shape& sha
           .pages = units * unit_pages,
           .activation_panels = unit_sets * panels,
           .parts = parts,
-          .arrivals = own_unit ? 1 : unit_pages,
-          .buffers = partial_buffers<Config>(matrices, parts)};
+          .arrivals = own_unit ? 1 : matrices * panels,
+          .buffers = partial_buffers<Config>(matrices, parts),
+          .format = format};
 }
 
 // Shared address of a lane's result for row 0 in a part of a unit's results, whose layout is [part][row][8].
@@ -110,68 +116,113 @@ __device__ __forceinline__ void wait_partial_buffer(Role& role, const Plan& plan
   role.wait_stored(unit < plan.buffers ? role.next_unit : role.next_unit + unit - plan.buffers + 1);
 }
 
-// The pages of an instruction that one warp multiplies, in its order.
+// Pages of a unit of one matrix.
+template <class Format>
+__device__ __forceinline__ uint32_t matrix_pages(const Plan& plan) {
+  return Format::kPanelsOfPage == 1 ? plan.panels : e4m3_image::pages(plan.panels);
+}
+
+// The pages of an instruction that one warp multiplies, in its order. If a page has two panels, two warps
+// multiply one each, unless the warp has its own units.
+template <class Format>
 struct Walk {
+  static constexpr uint32_t kWarpsOfPage = Format::kPanelsOfPage;
+
   uint32_t page;  // index in the instruction
   uint32_t unit;
-  uint32_t part;      // index of the unit's page: panel, or panels + panel for the second matrix
+  uint32_t part;      // index of the unit's page; those of the second matrix follow the first's
   uint32_t unit_set;  // only if each warp has its own units
+  uint32_t half = 0;  // the panel of the page
 
-  __device__ __forceinline__ uint32_t panel(const Plan& plan) const {
-    return part < plan.panels ? part : part - plan.panels;
+  // Index of the page among the matrix's.
+  __device__ __forceinline__ uint32_t matrix_page(const Plan& plan) const {
+    return part < matrix_pages<Format>(plan) ? part : part - matrix_pages<Format>(plan);
   }
-  __device__ __forceinline__ uint32_t matrix(const Plan& plan) const { return part < plan.panels ? 0 : 1; }
-  __device__ __forceinline__ bool ends_unit(const Plan& plan) const { return part + 1 == plan.unit_pages; }
+  __device__ __forceinline__ uint32_t panel(const Plan& plan) const {
+    return matrix_page(plan) * Format::kPanelsOfPage + half;
+  }
+  // True if the page has a panel of that number: the last page may lack the second.
+  __device__ __forceinline__ bool has_panel(const Plan& plan) const {
+    return Format::kPanelsOfPage == 1 || panel(plan) < plan.panels;
+  }
+  // True if the page's other panel does not exist.
+  __device__ __forceinline__ bool is_alone(const Plan& plan) const {
+    return Format::kPanelsOfPage == 1 || (half == 0 && panel(plan) + 1 == plan.panels);
+  }
+  __device__ __forceinline__ bool ends_page(const Plan& plan) const {
+    return Format::kPanelsOfPage == 1 || half == 1 || is_alone(plan);
+  }
+  __device__ __forceinline__ uint32_t matrix(const Plan& plan) const {
+    return part < matrix_pages<Format>(plan) ? 0 : 1;
+  }
+  __device__ __forceinline__ bool ends_unit(const Plan& plan) const {
+    return part + 1 == plan.unit_pages && ends_page(plan);
+  }
 };
 
 // Resident: the warps take turns at the pages, unit by unit.
-template <class Role>
+template <class Format, class Role>
 __device__ __forceinline__ uint32_t first_of_warp(const Role& role) {
-  return (role.warp - role.next_page) % kConsumerWarps;
+  return (role.warp - Format::kPanelsOfPage * role.next_page) % kConsumerWarps;
 }
-template <class Role>
-__device__ __forceinline__ Walk first_resident(const Role& role, const Plan& plan) {
-  const uint32_t page = first_of_warp(role);
+template <class Format, class Role>
+__device__ __forceinline__ Walk<Format> first_resident(const Role& role, const Plan& plan) {
+  const uint32_t first = first_of_warp<Format>(role), page = first / Format::kPanelsOfPage;
   const uint32_t unit = page / plan.unit_pages;
-  return {.page = page, .unit = unit, .part = page - unit * plan.unit_pages, .unit_set = 0};
+  return {.page = page,
+          .unit = unit,
+          .part = page - unit * plan.unit_pages,
+          .unit_set = 0,
+          .half = first % Format::kPanelsOfPage};
 }
-__device__ __forceinline__ void next_resident(const Plan& plan, Walk& at) {
-  at.page += kConsumerWarps;
-  for (at.part += kConsumerWarps; at.part >= plan.unit_pages; at.part -= plan.unit_pages) ++at.unit;
+template <class Format>
+__device__ __forceinline__ void next_resident(const Plan& plan, Walk<Format>& at) {
+  constexpr uint32_t kStep = kConsumerWarps / Format::kPanelsOfPage;
+  at.page += kStep;
+  for (at.part += kStep; at.part >= plan.unit_pages; at.part -= plan.unit_pages) ++at.unit;
 }
 
 // Split: likewise, panel by panel; in a panel matrix by matrix, and in a matrix unit by unit.
-__device__ __forceinline__ Walk streamed_page_at(const Plan& plan, uint32_t page) {
-  const uint32_t of_panel = plan.units * plan.matrices;
-  const uint32_t panel = page / of_panel, n = page - panel * of_panel;
+template <class Format>
+__device__ __forceinline__ Walk<Format> streamed_page_at(const Plan& plan, uint32_t page, uint32_t half) {
+  const uint32_t at_once = plan.units * plan.matrices;
+  const uint32_t matrix_page = page / at_once, n = page - matrix_page * at_once;
   const bool second = n >= plan.units;
   return {.page = page,
           .unit = second ? n - plan.units : n,
-          .part = second ? plan.panels + panel : panel,
-          .unit_set = 0};
+          .part = second ? matrix_pages<Format>(plan) + matrix_page : matrix_page,
+          .unit_set = 0,
+          .half = half};
 }
 
 // Otherwise: each warp has a unit of the unit set, panel by panel, with a panel's matrices one after the
 // other. Pages are in the order in which the warps use them: while inputs are not ready, the first page of
 // each warp is in registers, and the ring holds as many more as it has buffers.
-__device__ __forceinline__ uint32_t page_of_own_unit(const Plan& plan, const Walk& at) {
+template <class Format>
+__device__ __forceinline__ uint32_t page_of_own_unit(const Plan& plan, const Walk<Format>& at) {
   const uint32_t in_set = at.unit - at.unit_set * kConsumerWarps;
   return at.unit_set * kConsumerWarps * plan.unit_pages +
-         (at.panel(plan) * plan.matrices + at.matrix(plan)) * plan.units_of_set(at.unit_set) + in_set;
+         (at.matrix_page(plan) * plan.matrices + at.matrix(plan)) * plan.units_of_set(at.unit_set) + in_set;
 }
-template <class Role>
-__device__ __forceinline__ Walk first_of_own_units(const Role& role, const Plan& plan) {
-  Walk at{.page = plan.pages, .unit = role.warp, .part = 0, .unit_set = 0};
+template <class Format, class Role>
+__device__ __forceinline__ Walk<Format> first_of_own_units(const Role& role, const Plan& plan) {
+  Walk<Format> at{.page = plan.pages, .unit = role.warp, .part = 0, .unit_set = 0};
   if (at.unit < plan.units) at.page = page_of_own_unit(plan, at);
   return at;
 }
-__device__ __forceinline__ void next_of_own_units(const Plan& plan, Walk& at) {
-  const uint32_t panel = at.panel(plan);
+template <class Format>
+__device__ __forceinline__ void next_of_own_units(const Plan& plan, Walk<Format>& at) {
+  if (!at.ends_page(plan)) {
+    at.half = 1;
+    return;
+  }
+  at.half = 0;
+  const uint32_t matrix_page = at.matrix_page(plan);
   const bool next_panel = at.matrix(plan) + 1 == plan.matrices;
   if (!next_panel) {
-    at.part += plan.panels;
-  } else if (panel + 1 < plan.panels) {
-    at.part = panel + 1;
+    at.part += matrix_pages<Format>(plan);
+  } else if (matrix_page + 1 < matrix_pages<Format>(plan)) {
+    at.part = matrix_page + 1;
   } else {
     at.part = 0;
     ++at.unit_set;
@@ -180,17 +231,19 @@ __device__ __forceinline__ void next_of_own_units(const Plan& plan, Walk& at) {
   at.page = at.unit < plan.units ? page_of_own_unit(plan, at) : plan.pages;
 }
 
-template <class Role>
-__device__ __forceinline__ Walk first_page(const Role& role, const Plan& plan) {
-  if (plan.resident()) return first_resident(role, plan);
-  return plan.mode == Mode::kStreamedPages ? streamed_page_at(plan, first_of_warp(role))
-                                           : first_of_own_units(role, plan);
+template <class Format, class Role>
+__device__ __forceinline__ Walk<Format> first_page(const Role& role, const Plan& plan) {
+  if (plan.resident()) return first_resident<Format>(role, plan);
+  if (plan.mode != Mode::kStreamedPages) return first_of_own_units<Format>(role, plan);
+  const uint32_t first = first_of_warp<Format>(role);
+  return streamed_page_at<Format>(plan, first / Format::kPanelsOfPage, first % Format::kPanelsOfPage);
 }
-__device__ __forceinline__ void next_page(const Plan& plan, Walk& at) {
+template <class Format>
+__device__ __forceinline__ void next_page(const Plan& plan, Walk<Format>& at) {
   if (plan.resident()) {
     next_resident(plan, at);
   } else if (plan.mode == Mode::kStreamedPages) {
-    at = streamed_page_at(plan, at.page + kConsumerWarps);
+    at = streamed_page_at<Format>(plan, at.page + kConsumerWarps / Format::kPanelsOfPage, at.half);
   } else {
     next_of_own_units(plan, at);
   }

@@ -36,10 +36,10 @@ __device__ __forceinline__ float multiply_registers(const typename Format::Page&
       next_even = ptx::shared_load(x + (j / 2 + 2) * kPairBytes);
       next_odd = ptx::shared_load(x + (j / 2 + 3) * kPairBytes);
     }
-    ptx::mma_16x8x16_in_order(d[0], Format::operand(w[j]), even.x, even.y);
-    ptx::mma_16x8x16_in_order(d[1], Format::operand(w[j + 1]), even.z, even.w);
-    ptx::mma_16x8x16_in_order(d[2], Format::operand(w[j + 2]), odd.x, odd.y);
-    ptx::mma_16x8x16_in_order(d[3], Format::operand(w[j + 3]), odd.z, odd.w);
+    Format::multiply(d[0], Format::operand(w[j]), even.x, even.y);
+    Format::multiply(d[1], Format::operand(w[j + 1]), even.z, even.w);
+    Format::multiply(d[2], Format::operand(w[j + 2]), odd.x, odd.y);
+    Format::multiply(d[3], Format::operand(w[j + 3]), odd.z, odd.w);
     even = next_even;
     odd = next_odd;
   }
@@ -52,8 +52,8 @@ __device__ __forceinline__ float multiply_shared(uint32_t w, uint32_t products, 
   float d[kChains][4] = {};
   const auto two = [&](uint32_t j, float(&even)[4], float(&odd)[4]) {
     const uint4 pair = ptx::shared_load(x + j / 2 * kPairBytes);
-    ptx::mma_16x8x16_in_order(even, Format::load_product(w, j), pair.x, pair.y);
-    ptx::mma_16x8x16_in_order(odd, Format::load_product(w, j + 1), pair.z, pair.w);
+    Format::multiply(even, Format::load_product(w, j), pair.x, pair.y);
+    Format::multiply(odd, Format::load_product(w, j + 1), pair.z, pair.w);
   };
 #pragma unroll 1
   for (uint32_t j = 0; j < products; j += kChains) {
@@ -80,82 +80,117 @@ __device__ __forceinline__ void for_products(const Role& role, uint32_t panel, P
   }
 }
 
-// Multiplies page `page` with panel `panel` of the activations, both numbered through the launch;
-// wait_buffer() returns when results may be stored.
-template <class Format, class Role, class WaitBuffer, class Take>
-__device__ __forceinline__ void multiply_page(Role& role, const Plan& plan, uint32_t page, uint32_t half_cols,
-                                              uint32_t panel, uint32_t& panels_seen, WaitBuffer&& wait_buffer,
-                                              Take&& take) {
-  using Config = typename Role::Config;
-  const uint32_t weights =
-      Format::lane_address(ptx::shared_address(role.s.ring[page % Config::kRingPages]), role.lane);
-  const uint32_t x = ptx::shared_address(role.s.activations) + activation_buffer<Config>(panel);
-  const auto wait_activations = [&] {
-    wait_buffer();
-    // A warp waits once for a resident panel, and again for each streamed one.
-    const uint32_t bit = plan.resident() ? 1u << (panel - role.next_panel) : 0;
-    if ((panels_seen & bit) == 0) role.wait_panel(panel);
-    panels_seen |= bit;
-    role.recorder.note();
-  };
-  role.recorder.timed_if(role.launch.recording.starving, [&] { role.wait_page(page); });
-  role.recorder.has_page(page == role.next_page);
+// Waits until the activations of panel `panel`, numbered through the launch, are in shared memory.
+template <class Role>
+__device__ __forceinline__ void wait_activations(Role& role, const Plan& plan, uint32_t panel,
+                                                 uint32_t& panels_seen) {
+  // A warp waits once for a resident panel, and again for each streamed one.
+  const uint32_t bit = plan.resident() ? 1u << (panel - role.next_panel) : 0;
+  if ((panels_seen & bit) == 0) role.wait_panel(panel);
+  panels_seen |= bit;
+}
+
+// Multiplies a panel of a page with its activations at shared address `x`; `weights`: the lane's first codes.
+// free() frees the panel's part of the page; wait() returns when activations and the memory for results are
+// ready.
+template <class Format, class Role, class Free, class Wait, class Take>
+__device__ __forceinline__ void multiply_panel(Role& role, uint32_t weights, uint32_t half_cols, uint32_t x,
+                                               Free&& free, Wait&& wait, Take&& take) {
   if (half_cols == page_image::kHalfCols) {
     typename Format::Page w;
     Format::load(w, weights);
-    role.free_page(page);
-    wait_activations();
+    free();
+    wait();
     for_products(
         role, x, [&](uint32_t column) { return multiply_registers<Format>(w, column); }, take);
   } else {
     const uint32_t products = half_cols / page_image::kProductCols;
-    wait_activations();
+    wait();
     for_products(
         role, x, [&](uint32_t column) { return multiply_shared<Format>(weights, products, column); }, take);
-    role.free_page(page);
+    free();
   }
-  role.recorder.note_end();
 }
 
-// Stores a page's results as a part of the unit's results, or adds them if one warp has all pages of the
-// unit.
+// The factor of the lane's sums, from the page at shared address `page`.
 template <class Format, class Role>
-__device__ __forceinline__ void consume_page(Role& role, const Plan& plan, const Walk& at,
+__device__ __forceinline__ float scale_of_page(const Role& role, const Plan& plan, const Walk<Format>& at,
+                                               uint32_t page) {
+  if constexpr (Format::kPanelsOfPage == 1) {
+    return 1;
+  } else {
+    const uint32_t last = min((at.matrix_page(plan) + 1) * Format::kPanelsOfPage, plan.panels) - 1;
+    const uint32_t before = last % Format::kPanelsOfPage * Format::kPanelBytes;
+    return Format::scale(page, before + Format::panel_bytes(plan.half_cols(last)), role.lane);
+  }
+}
+
+// Multiplies a panel of a page and stores the results as a part of the unit's results, or adds them if one
+// warp has all pages of the unit.
+template <class Format, class Role>
+__device__ __forceinline__ void consume_page(Role& role, const Plan& plan, const Walk<Format>& at,
                                              uint32_t& panels_seen) {
-  const uint32_t panel = at.panel(plan);
+  using Config = typename Role::Config;
+  const uint32_t page = role.next_page + at.page, panel = at.panel(plan);
+  const uint32_t of_launch = role.next_panel + at.unit_set * plan.panels + panel;
   const bool own_unit = plan.mode == Mode::kStreamedUnits;
-  const uint32_t to = part_address(role, plan, at.unit, own_unit ? at.matrix(plan) : at.part);
+  const uint32_t of_panel = Format::kPanelsOfPage == 1 ? at.part : at.matrix(plan) * plan.panels + panel;
+  const uint32_t to = part_address(role, plan, at.unit, own_unit ? at.matrix(plan) : of_panel);
   const bool begins = !own_unit || panel == 0;
-  multiply_page<Format>(
-      role, plan, role.next_page + at.page, plan.half_cols(panel),
-      role.next_panel + at.unit_set * plan.panels + panel, panels_seen,
+  const uint32_t in_ring = ptx::shared_address(role.s.ring[page % Config::kRingPages]);
+  role.recorder.timed_if(role.launch.recording.starving, [&] { role.wait_page(page); });
+  role.recorder.has_page(page == role.next_page && at.half == 0);
+  const float scale = scale_of_page(role, plan, at, in_ring);
+  multiply_panel<Format>(
+      role, Format::lane_address(in_ring, role.lane) + at.half * Format::kPanelBytes, plan.half_cols(panel),
+      ptx::shared_address(role.s.activations) + activation_buffer<Config>(of_launch),
+      [&] {
+        if constexpr (Format::kPanelsOfPage == 1) {
+          role.free_page(page);
+        } else if (!own_unit || at.ends_page(plan)) {
+          role.free_part_of_page(page, own_unit || at.is_alone(plan));
+        }
+      },
       [&] {
         if (begins) wait_partial_buffer(role, plan, at.unit);
+        // A warp waits once for a resident panel, and again for each streamed one.
+        const uint32_t bit = plan.resident() ? 1u << (of_launch - role.next_panel) : 0;
+        if ((panels_seen & bit) == 0) role.wait_panel(of_launch);
+        panels_seen |= bit;
+        role.recorder.note();
       },
       [&](uint32_t row, float value) {
+        if constexpr (Format::kPanelsOfPage > 1) value *= scale;
         const uint32_t at_row = to + row * kUnitRows * kFloatBytes;
         ptx::shared_store(at_row, begins ? value : ptx::shared_load_float(at_row) + value);
       });
+  role.recorder.note_end();
 }
 
 // This warp no longer needs the panels before that of its next page.
-template <class Role>
-__device__ __forceinline__ void release_panels_before(Role& role, const Plan& plan, const Walk& next) {
+template <class Format, class Role>
+__device__ __forceinline__ void release_panels_before(Role& role, const Plan& plan,
+                                                      const Walk<Format>& next) {
   const bool none_left = next.page >= plan.pages;
-  const uint32_t panels = none_left ? plan.activation_panels : next.unit_set * plan.panels + next.panel(plan);
+  // A page's second matrix is multiplied after both panels of the first.
+  const uint32_t panels = none_left
+                              ? plan.activation_panels
+                              : next.unit_set * plan.panels + next.matrix_page(plan) * Format::kPanelsOfPage;
   role.release_panels(role.next_panel + panels);
 }
 
 template <class Format, class Role>
 __device__ __forceinline__ void consume_pages(Role& role, const Plan& plan) {
-  Walk at = first_page(role, plan);
+  auto at = first_page<Format>(role, plan);
   uint32_t panels_seen = 0;  // one bit for each panel of the record
   if (!plan.resident()) release_panels_before(role, plan, at);
   while (at.page < plan.pages) {
-    consume_page<Format>(role, plan, at, panels_seen);
-    if (plan.mode != Mode::kStreamedUnits || at.ends_unit(plan)) role.arrive_unit(role.next_unit + at.unit);
-    role.recorder.used_page(role.record, at.page == 0 && role.lane == 0,
-                            at.page + 1 == plan.pages && role.lane == 0);
+    if (at.has_panel(plan)) {
+      consume_page<Format>(role, plan, at, panels_seen);
+      if (plan.mode != Mode::kStreamedUnits || at.ends_unit(plan)) role.arrive_unit(role.next_unit + at.unit);
+      role.recorder.used_page(role.record, at.page == 0 && at.half == 0 && role.lane == 0,
+                              at.page + 1 == plan.pages && at.ends_page(plan) && role.lane == 0);
+    }
     next_page(plan, at);
     if (!plan.resident()) release_panels_before(role, plan, at);
   }

@@ -1,0 +1,71 @@
+// e4m3 weights in the registers of the tensor cores: a lane widens its codes to fp16, which is exact, and
+// multiplies them with activations in fp16. A page has two panels (vm/layout/e4m3_image.h), of which a warp
+// has one in registers at a time.
+#pragma once
+
+#include <cstdint>
+
+#include "vm/layout/e4m3_image.h"
+#include "vm/layout/page_image.h"
+#include "vm/ptx/convert.cuh"
+#include "vm/ptx/memory.cuh"
+#include "vm/ptx/mma.cuh"
+
+namespace serval::device::formats {
+
+struct E4M3 {
+  static constexpr uint32_t kProducts = page_image::kHalfCols / page_image::kProductCols;  // of a panel
+  // A lane's part of a whole panel, widened.
+  using Page = uint4[kProducts];
+
+  static constexpr uint32_t kPanelsOfPage = e4m3_image::kPanelsOfPage;
+  static constexpr uint32_t kPanelBytes = e4m3_image::kPanelBytes;
+  static constexpr uint32_t kWholePageBytes = e4m3_image::kPageBytes;
+  static __device__ __forceinline__ uint32_t page_bytes(uint32_t cols, uint32_t page) {
+    return e4m3_image::code_bytes(cols, page) + e4m3_image::kScaleBytes;
+  }
+  static __device__ __forceinline__ uint64_t unit_offset(uint32_t cols, uint32_t unit) {
+    return e4m3_image::panel_offset(cols, unit, 0);
+  }
+
+  static __device__ __forceinline__ uint32_t lane_address(uint32_t page, uint32_t lane) {
+    return page + lane * static_cast<uint32_t>(sizeof(uint4));
+  }
+  // Widens at once, so that a panel which waits for its activations has been widened before.
+  static __device__ __forceinline__ void load(Page& words, uint32_t lane_address) {
+#pragma unroll
+    for (uint32_t j = 0; j < kProducts; j += 2) {
+      const uint4 codes = ptx::shared_load(lane_address + j / 2 * e4m3_image::kPairBytes);
+      words[j] = widen(codes.x, codes.y);
+      words[j + 1] = widen(codes.z, codes.w);
+    }
+  }
+  // Product j of a panel of any size, from shared memory.
+  static __device__ __forceinline__ uint4 load_product(uint32_t lane_address, uint32_t j) {
+    const uint4 codes = ptx::shared_load(lane_address + j / 2 * e4m3_image::kPairBytes);
+    return j % 2 == 0 ? widen(codes.x, codes.y) : widen(codes.z, codes.w);
+  }
+  static __device__ __forceinline__ const uint4& operand(const uint4& words) {
+    return words;
+  }
+  static __device__ __forceinline__ void multiply(float (&d)[4], const uint4& a, uint32_t b0, uint32_t b1) {
+    ptx::mma_16x8x16_fp16_in_order(d, a, b0, b1);
+  }
+  // The scale of row lane / 4 of the unit, the row of the lane's sums; `page`: its shared address.
+  static __device__ __forceinline__ float scale(uint32_t page, uint32_t code_bytes, uint32_t lane) {
+    return ptx::shared_load_float(page + code_bytes + lane / 4 * static_cast<uint32_t>(sizeof(float)));
+  }
+  static __device__ __forceinline__ uint32_t panel_bytes(uint32_t half_cols) {
+    return e4m3_image::bytes_of_half(half_cols);
+  }
+
+ private:
+  static __device__ __forceinline__ uint4 widen(uint32_t low, uint32_t high) {
+    uint4 words;
+    ptx::widen_e4m3(low, words.x, words.y);
+    ptx::widen_e4m3(high, words.z, words.w);
+    return words;
+  }
+};
+
+}  // namespace serval::device::formats
