@@ -144,6 +144,16 @@ def test_wrong_options_and_models_are_errors() -> None:
         LLM(backend="host", max_model_len=10**6)
 
 
+def test_weights_may_have_8_bits(llm: LLM) -> None:
+    with LLM(backend="host", context=512, weights="fp8", lm_head="fp8") as in_8_bits:
+        (output,) = in_8_bits.generate("Once upon a time", GREEDY)
+    (in_bf16,) = llm.generate("Once upon a time", GREEDY)
+    assert len(output.outputs[0].token_ids) == 20
+    assert list(output.outputs[0].token_logprobs) != list(in_bf16.outputs[0].token_logprobs)
+    with pytest.raises(Error, match="weights: 'fp9'; expected one of bf16, fp8"):
+        LLM(backend="host", weights="fp9")
+
+
 def test_a_closed_model_is_an_error() -> None:
     with LLM(backend="host", context=64) as llm:
         llm.generate("A", SamplingParams(max_tokens=1))

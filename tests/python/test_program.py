@@ -30,6 +30,13 @@ def test_a_program_is_proven_and_saved(tmp_path: Path) -> None:
         read_program(tmp_path / "b.program")
 
 
+def test_a_program_of_8_bit_weights_is_of_that_model_only() -> None:
+    program = compile(machine="host", threads=2, weights="fp8", lm_head="fp8")
+    assert program.validate("", weights="fp8", lm_head="fp8") is None
+    violation = program.validate("")
+    assert violation is not None and violation.rule == "model"
+
+
 def test_pandas_shows_records_where_it_is_installed() -> None:
     pandas = pytest.importorskip("pandas")
     program = compile(machine="host", threads=2)

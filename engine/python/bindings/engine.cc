@@ -90,6 +90,8 @@ void add_options(nb::module_& m) {
       .def_rw("model", &EngineOptions::model)
       .def_rw("random_weights", &EngineOptions::random_weights)
       .def_rw("allow_nonfinite", &EngineOptions::allow_nonfinite)
+      .def_rw("weights", &EngineOptions::weights)
+      .def_rw("lm_head", &EngineOptions::lm_head)
       .def_rw("context", &EngineOptions::context)
       .def_rw("max_sequences", &EngineOptions::max_sequences)
       .def_rw("kv_cache_memory", &EngineOptions::kv_cache_memory)

@@ -31,7 +31,7 @@ Program compile(const EngineOptions& options, const std::string& machine, uint32
   const std::optional<TargetMachine> target = enumerator_named<TargetMachine>(machine);
   if (!target) throw Error(ErrorKind::kUsage, "machine: '" + machine + "'; expected h200 or host");
   if (rows < 1) throw Error(ErrorKind::kUsage, "rows: 0; expected at least 1");
-  const auto model = find_model(options.model).model;
+  const auto model = find_model(options).model;
   return *compile_program(*model, options,
                           {.machine = *target, .rows = rows, .cached_tokens = cached_tokens});
 }
@@ -43,10 +43,10 @@ Program read_checked(const std::string& path) {
   return program;
 }
 
-// None, or why the program may not run, or does not compute `model`'s function.
-std::optional<Violation> violation_of(const Program& program, const std::optional<std::string>& model) {
+// None, or why the program may not run, or does not compute the function of the options' model.
+std::optional<Violation> violation_of(const Program& program, const std::optional<EngineOptions>& options) {
   std::optional<Violation> violation = validate(program);
-  if (!violation && model) violation = difference_from(program, *find_model(*model).model);
+  if (!violation && options) violation = difference_from(program, *find_model(*options).model);
   return violation;
 }
 
@@ -122,7 +122,7 @@ void add_program(nb::module_& m) {
             return to_json(statistics_of(p, {.rows = rows, .context_tokens = cached_tokens}));
           },
           NoLock())
-      .def("violation", &violation_of, nb::arg("model").none(), NoLock())
+      .def("violation", &violation_of, nb::arg("options").none(), NoLock())
       .def("simulate", &simulate_decoding, NoLock())
       .def(
           "save", [](const Program& p, const std::string& path) { write_program(p, path); }, NoLock());

@@ -23,7 +23,7 @@ class LLM:
             with `random_weights`. Empty: the bundled model.
         options: by name, those of the C++ API's `EngineOptions` (docs/python.md lists them): `context`,
             `max_sequences`, `max_batch_tokens`, `kv_cache_memory`, `batch_invariant`, `backend`, `threads`, `gpus`,
-            `random_weights`, `trace_tokens`, …; or by vLLM's names `max_model_len`, `max_num_seqs`,
+            `random_weights`, `weights` and `lm_head` ("fp8": 8-bit weights), `trace_tokens`, …; or by vLLM's names `max_model_len`, `max_num_seqs`,
             `max_num_batched_tokens`, `tensor_parallel_size`.
 
     All calls are thread-safe; requests of several threads run together. Ctrl-C cancels a call's requests and raises

@@ -59,9 +59,13 @@ class Program:
         """Counts, bytes and estimated times of a pass (docs/cli.md, `serval schedule --json`)."""
         return dict(json.loads(self._native.statistics(rows, cached_tokens)))
 
-    def validate(self, model: str | Path | None = None) -> Violation | None:
-        """None: the program may run in any state, with any timing; with `model`, it also computes that model."""
-        found = self._native.violation(None if model is None else str(model))
+    def validate(
+        self, model: str | Path | None = None, *, weights: str = "bf16", lm_head: str = "bf16"
+    ) -> Violation | None:
+        """None: the program may run in any state, with any timing; with `model`, it also computes that model, with
+        weights of these types ("bf16" or "fp8")."""
+        options = None if model is None else _engine.options_of(str(model), {"weights": weights, "lm_head": lm_head})
+        found = self._native.violation(options)
         return None if found is None else Violation(found.rule, found.message, found.explanation)
 
     def simulate(
@@ -88,7 +92,7 @@ def compile(
         machine: "h200" or "host".
         rows: tokens that a pass computes together. The program is the one that runs such passes.
         cached_tokens: in the KV cache before them, for the estimates that choose a placement.
-        options: as for `LLM`: `context`, `policy`, `sms`, `gpus`, `global_queue`, `batch_invariant`, …
+        options: as for `LLM`: `context`, `policy`, `sms`, `gpus`, `global_queue`, `batch_invariant`, `weights`, …
     """
     return Program(_serval.compile(_engine.options_of(str(model), options), machine, rows, cached_tokens))
 
