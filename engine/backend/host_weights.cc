@@ -2,16 +2,42 @@
 
 #include <algorithm>
 
+#include "models/checkpoint/parallel.h"
+#include "models/checkpoint/quantise_rows.h"
 #include "models/ranks.h"
+#include "vm/layout/e4m3_rows.h"
 
 namespace serval {
 namespace {
+
+bool needs_copy(const RankWeight& weight) {
+  return weight.tensor->dtype != DType::kBF16 || !weight.has_all_columns();
+}
+
+// Bytes of a copy, up to a multiple of what its elements and scales are aligned to.
+int64_t copy_bytes(const RankWeight& weight) {
+  constexpr int64_t kAlignment = 16;
+  const int64_t bytes = bytes_of_weights(weight.tensor->dtype, weight.part.rows, weight.part.cols);
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 void copy_part(const Matrix& matrix, const WeightPart& part, uint16_t* to) {
   for (int64_t row = 0; row < part.rows; ++row) {
     const uint16_t* from = matrix.bf16 + (part.first_row + row) * matrix.cols + part.first_col;
     std::copy_n(from, part.cols, to + row * part.cols);
   }
+}
+
+// Quantises a rank's rows, which have all columns.
+void quantise_part(const Matrix& matrix, const WeightPart& part, uint8_t* to) {
+  const auto row_bytes = static_cast<int64_t>(e4m3_rows::row_bytes(static_cast<uint64_t>(part.cols)));
+  for_each_piece(static_cast<size_t>(part.rows),
+                 [&](size_t row) {
+                   const auto r = static_cast<int64_t>(row);
+                   quantise_rows(matrix.bf16 + (part.first_row + r) * matrix.cols, 1, part.cols,
+                                 to + r * row_bytes);
+                 },
+                 {});
 }
 
 }  // namespace
@@ -21,21 +47,24 @@ HostWeights::HostWeights(std::shared_ptr<const ModelWeights> weights, const Mode
     : weights_(std::move(weights)), copies_(0, "") {
   const std::vector<RankWeight> parts = weights_of_ranks(model, program);
   int64_t bytes = 0;
-  for (const RankWeight& weight : parts) {
-    if (!weight.has_all_columns()) bytes += weight.part.bytes();
-  }
-  copies_ = HostBuffer(static_cast<size_t>(bytes), "the ranks' columns of weights");
+  for (const RankWeight& weight : parts) bytes += needs_copy(weight) ? copy_bytes(weight) : 0;
+  copies_ = HostBuffer(static_cast<size_t>(bytes), "copies of weights");
   int64_t at = 0;
-  for (const auto& [tensor, part, matrix_cols] : parts) {
-    const Matrix matrix = weights_->matrix(tensor->name);
-    uint16_t*& place = places_[{tensor->name, tensor->device}];
-    if (part.cols == matrix_cols) {
-      place = const_cast<uint16_t*>(matrix.bf16) + part.first_row * matrix.cols;
+  for (const RankWeight& weight : parts) {
+    const Tensor& tensor = *weight.tensor;
+    const Matrix matrix = weights_->matrix(weight.source_name);
+    uint16_t*& place = places_[{tensor.name, tensor.device}];
+    if (!needs_copy(weight)) {
+      place = const_cast<uint16_t*>(matrix.bf16) + weight.part.first_row * matrix.cols;
       continue;
     }
     place = copies_.bf16(static_cast<size_t>(at));
-    copy_part(matrix, part, place);
-    at += part.bytes();
+    if (tensor.dtype == DType::kE4M3) {
+      quantise_part(matrix, weight.part, reinterpret_cast<uint8_t*>(place));
+    } else {
+      copy_part(matrix, weight.part, place);
+    }
+    at += copy_bytes(weight);
   }
 }
 

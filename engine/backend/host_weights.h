@@ -14,8 +14,9 @@
 
 namespace serval {
 
-// Whole weights, and parts that consist of whole rows, are used in place in the checkpoint. A rank's columns
-// are copied, so that its rows are contiguous. Immutable after construction.
+// Whole bf16 weights, and parts that consist of whole rows, are used in place in the checkpoint. A rank's
+// columns are copied, so that its rows are contiguous; weights of other types are quantised into copies.
+// Immutable after construction.
 class HostWeights {
  public:
   // Takes the weights in the tensor table of `program`, which must be a program of this model. Throws

@@ -18,7 +18,7 @@ uint64_t bytes_beside_weights(const ModelBytes& model, uint64_t free_bytes) {
 }  // namespace
 
 ModelBytes bytes_of_model(const Model& model, uint32_t ranks) {
-  return {static_cast<uint64_t>(model.weight_bytes_bf16()),
+  return {static_cast<uint64_t>(model.weight_bytes()),
           static_cast<uint64_t>(kv_bytes_per_token_of_rank(model, ranks)) * ranks};
 }
 

@@ -175,7 +175,7 @@ ChosenBackend device_or_host(const std::function<void()>& check, const MakeBacke
 ModelSource open_model(const EngineOptions& options) {
   check_options(options);
   check_backend(options);
-  ModelSource source = find_model(options.model);
+  ModelSource source = find_model(options);
   check_weights_exist(options, source);
   context_of(options, source.model->max_position);
   check_ranks(*source.model, ranks_of(options));

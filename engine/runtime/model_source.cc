@@ -8,6 +8,7 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 
+#include "engine/runtime/options.h"
 #include "models/gguf/gguf_file.h"
 #include "models/hub_cache.h"
 #include "models/presets.h"
@@ -77,6 +78,13 @@ ModelSource find_model(const std::string& model) {
   if (is_hub_name(model)) refuse_missing(model);
   throw Error(ErrorKind::kRuntime, fmt::format("model {}: neither a directory, a GGUF file nor a preset ({})",
                                                model, fmt::join(preset_names(), ", ")));
+}
+
+ModelSource find_model(const EngineOptions& options) {
+  ModelSource source = find_model(options.model);
+  const WeightFormats formats = weight_formats(options);
+  if (!formats.all_bf16()) source.model = source.model->with_formats(formats);
+  return source;
 }
 
 }  // namespace serval

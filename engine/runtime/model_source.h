@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "engine/include/serval/engine.h"
 #include "models/model.h"
 #include "models/model_files.h"
 
@@ -19,6 +20,10 @@ struct ModelSource {
 // empty for the bundled model. Reads only the configuration. If there is no such model, throws
 // Error(kRuntime) with the places that were searched.
 ModelSource find_model(const std::string& model);
+
+// The model that the options name, with their types of weights. Throws Error(kUsage) for a type that is not
+// known, and as above.
+ModelSource find_model(const EngineOptions& options);
 
 // The bundled model: $SERVAL_ASSETS/serval-stories if the variable is set, else share/serval/serval-stories
 // next to the executable's directory or in the installation prefix, else the source tree's.

@@ -28,6 +28,12 @@ void require_one_of(const char* field, const std::string& found, const std::vect
               fmt::format("{}: '{}'; expected one of {}", field, found, fmt::join(choices, ", ")));
 }
 
+struct WeightFormatName {
+  std::string_view name;
+  DType dtype;
+};
+constexpr WeightFormatName kWeightFormats[] = {{"bf16", DType::kBF16}, {"fp8", DType::kE4M3}};
+
 template <NamedEnum E>
 std::vector<std::string> names_of() {
   const auto names = enumerator_names<E>();
@@ -60,12 +66,38 @@ void check_gpus(const EngineOptions& options) {
     throw Error(ErrorKind::kUsage, fmt::format("gpus: {}; backend torch takes 1", count));
 }
 
+void check_weight_formats(const EngineOptions& options) {
+  if (weight_formats(options).all_bf16()) return;
+  const char* field = weight_formats(options).layers != DType::kBF16 ? "weights" : "lm_head";
+  if (backend_kind(options) == BackendKind::kTorch)
+    throw Error(ErrorKind::kUsage,
+                fmt::format("{}: fp8 runs on backends device and host; torch has bf16", field));
+  if (options.gpus.size() > 1)
+    throw Error(ErrorKind::kUsage,
+                fmt::format("{}: fp8 runs on 1 GPU; gpus: {}", field, options.gpus.size()));
+}
+
 }  // namespace
 
 std::vector<std::string> policy_names() {
   std::vector<std::string> names = names_of<Policy>();
   names.emplace_back(kBestPolicy);
   return names;
+}
+
+std::vector<std::string> weight_format_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, dtype] : kWeightFormats) names.emplace_back(name);
+  return names;
+}
+
+WeightFormats weight_formats(const EngineOptions& options) {
+  const auto named = [](const char* field, const std::string& name) {
+    if (name.empty()) return DType::kBF16;
+    require_one_of(field, name, weight_format_names());
+    return std::ranges::find(kWeightFormats, name, &WeightFormatName::name)->dtype;
+  };
+  return {.layers = named("weights", options.weights), .lm_head = named("lm_head", options.lm_head)};
 }
 
 std::vector<std::string> backend_names() {
@@ -98,6 +130,7 @@ void check_options(const EngineOptions& options) {
   if (options.checked && backend != BackendKind::kAuto && backend != BackendKind::kHost)
     throw Error(ErrorKind::kUsage,
                 fmt::format("checked: backend {}; only backend host checks", options.backend));
+  check_weight_formats(options);
   if (!options.program.empty()) check_program_options(options);
   if (!options.policy.empty()) require_one_of("policy", options.policy, policy_names());
   if (!options.chat_template.empty() && !ChatTemplate::can_be_chosen(options.chat_template)) {

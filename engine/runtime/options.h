@@ -27,6 +27,9 @@ struct OptionLimits {
 inline constexpr const char* kBestPolicy = "best";
 // Valid values of options, in the order of the help texts.
 std::vector<std::string> policy_names();
+// Names of types of weights, bf16 first, and the types that the options name; throws Error(kUsage).
+std::vector<std::string> weight_format_names();
+WeightFormats weight_formats(const EngineOptions& options);
 std::vector<std::string> backend_names();
 
 // Checks everything that does not depend on the model. Throws Error(kUsage) with one line: the field, the

@@ -28,8 +28,10 @@ class NoRun final : public Backend {
   StateBlock state_;
 };
 
-nlohmann::ordered_json record_of(uint32_t ranks, const std::vector<int>& gpus) {
-  const LlamaConfig model = testing::tiny_config();
+nlohmann::ordered_json record_of(uint32_t ranks, const std::vector<int>& gpus,
+                                 const WeightFormats& formats = {}) {
+  LlamaConfig model = testing::tiny_config();
+  model.formats = formats;
   const NoRun backend(ranks);
   constexpr uint32_t kPasses = 4;
   return bench_result({model, backend, kLimit, gpus, 1},
@@ -44,6 +46,13 @@ double share(const nlohmann::ordered_json& record) {
 TEST(BenchResult, SaysHowManyGpusShareTheModel) {
   EXPECT_EQ(record_of(1, {}).at("gpus"), 1);
   EXPECT_EQ(record_of(4, {0, 1, 2, 3}).at("gpus"), 4);
+}
+
+TEST(BenchResult, NamesTheTypesOfTheWeights) {
+  const auto dtype = [](const WeightFormats& formats) { return record_of(1, {}, formats).at("dtype"); };
+  EXPECT_EQ(dtype({}), "bf16");
+  EXPECT_EQ(dtype({.layers = DType::kE4M3, .lm_head = DType::kE4M3}), "e4m3");
+  EXPECT_EQ(dtype({.layers = DType::kE4M3}), "e4m3, lm_head bf16");
 }
 
 TEST(BenchResult, HasTheShareOfTheLimitOfAllGpus) {

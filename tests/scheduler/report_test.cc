@@ -49,7 +49,7 @@ TEST(Statistics, CountEveryWeightOnce) {
     config.num_layers = 2;
     const Program p =
         compile_as(build_llama_graph(config, {.sms = 7}), {Policy::kRoundRobin, QueueKind::kPerSm, 7});
-    EXPECT_EQ(statistics_of(p, {}).weight_bytes, static_cast<uint64_t>(config.weight_bytes_bf16())) << name;
+    EXPECT_EQ(statistics_of(p, {}).weight_bytes, static_cast<uint64_t>(config.weight_bytes())) << name;
   }
 }
 

@@ -114,7 +114,7 @@ ordered_json model_facts(const ModelSource& source) {
           {"directory", source.files ? source.files->path().string() : ""},
           {"parameters", c.num_parameters()},
           {"weight_format", source.files ? source.files->weight_format() : ""},
-          {"weight_bytes", c.weight_bytes_bf16()},
+          {"weight_bytes", c.weight_bytes()},
           {"weight_bytes_per_token", c.weight_bytes_per_token()},
           {"kv_bytes_per_token", c.kv_bytes_per_token()},
           {"kv_tokens_that_fit", kv_tokens_beside_weights(bytes_of_model(c, 1), free_memory())},
@@ -206,6 +206,7 @@ int run_info(const Arguments& arguments) {
   OutputFlags output;
   FlagSet set("info", "Prints facts about the program, this machine and a model.", "[FLAGS]");
   declare_model_name(set, options.model);
+  declare_weight_formats(set, options);
   declare_gpus(set, options);
   declare_kv_cache_memory(set, options);
   output.declare(set, "print one JSON object");
@@ -214,7 +215,7 @@ int run_info(const Arguments& arguments) {
     write_stdout(set.help());
     return 0;
   }
-  const ModelSource source = find_model(options.model);
+  const ModelSource source = find_model(options);
   ordered_json facts = {
       {"serval", program_facts()}, {"machine", machine_facts()}, {"model", model_facts(source)}};
   const uint32_t ranks = ranks_of(options);

@@ -39,7 +39,7 @@ struct Listed {
 };
 
 std::string memory_problem(const Model& model) {
-  const auto needed = static_cast<double>(model.weight_bytes_bf16());
+  const auto needed = static_cast<double>(model.weight_bytes());
   const auto available = static_cast<double>(available_host_memory());
   if (needed <= available) return "";
   return fmt::format("its weights take {:.1f} GB of memory; {:.1f} GB are available", needed / kGigabyte,

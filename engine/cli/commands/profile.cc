@@ -117,9 +117,10 @@ void Flags::declare(FlagSet& set) {
 
 // Flags that say how to record. They are refused for a trace that is recorded already.
 constexpr const char* kRecordingFlags[] = {
-    "--model",         "--random-weights",   "--ctx-size",        "--gpus",   "--sms",     "--policy",
-    "--queue",         "--backend",          "--threads",         "--tokens", "--depth",   "--batch-size",
-    "--prompt-tokens", "--max-batch-tokens", "--batch-invariant", "--detail", "--what-if", "--calibration"};
+    "--model",   "--random-weights", "--weights",       "--lm-head",          "--ctx-size",        "--gpus",
+    "--sms",     "--policy",         "--queue",         "--backend",          "--threads",         "--tokens",
+    "--depth",   "--batch-size",     "--prompt-tokens", "--max-batch-tokens", "--batch-invariant", "--detail",
+    "--what-if", "--calibration"};
 
 void Flags::check(const FlagSet& set) const {
   if (!trace_input.empty()) {

@@ -96,7 +96,7 @@ int run_validate(const Arguments& arguments) {
   const bool is_file = !flags.program.program_file.empty();
   const Program program = is_file ? read_program(flags.program.program_file) : *flags.program.compile();
   std::shared_ptr<const Model> model;
-  if (is_file && set.given("--model")) model = find_model(flags.program.engine.model).model;
+  if (is_file && set.given("--model")) model = find_model(flags.program.engine).model;
   const Verdict verdict = judge(program, model.get());
   write_stdout(flags.output.json ? pretty(verdict_json(program, verdict))
                                  : verdict_text(program, verdict, flags.explain));

@@ -42,7 +42,7 @@ LogitBias parse_logit_bias(const FlagValue& value) {
 
 std::string load_line(const Model& model, double seconds) {
   constexpr double kGigabyte = 1e9;
-  const double gigabytes = static_cast<double>(model.weight_bytes_bf16()) / kGigabyte;
+  const double gigabytes = static_cast<double>(model.weight_bytes()) / kGigabyte;
   return fmt::format("loaded {:.2f} GB of weights in {:.2f} s ({:.1f} GB/s)", gigabytes, seconds,
                      gigabytes / seconds);
 }
@@ -82,11 +82,23 @@ void declare_model_name(FlagSet& flags, std::string& model) {
               [&model](const FlagValue& v) { model = parse_text(v); });
 }
 
+void declare_weight_formats(FlagSet& flags, EngineOptions& options) {
+  const auto format = [&flags](const char* name, const char* of, std::string& type) {
+    flags.value(name, "TYPE",
+                fmt::format("type in which {} kept in memory: {}. Default: {}", of,
+                            fmt::join(weight_format_names(), ", "), weight_format_names().front()),
+                [&type](const FlagValue& v) { type = parse_choice(v, weight_format_names()); });
+  };
+  format("--weights", "the layers' matrices are", options.weights);
+  format("--lm-head", "the LM head is", options.lm_head);
+}
+
 void declare_model(FlagSet& flags, EngineOptions& options) {
   declare_model_name(flags, options.model);
   flags.value("--random-weights", "SEED",
               "weights made from SEED instead of a checkpoint's; a preset needs it",
               [&options](const FlagValue& v) { options.random_weights = parse_unsigned(v, UINT64_MAX); });
+  declare_weight_formats(flags, options);
   flags.toggle("--allow-nonfinite", "load weights that are NaN or infinite, or too large for bf16",
                options.allow_nonfinite);
 }

@@ -30,7 +30,9 @@ inline constexpr int kMaxContext =
 
 // -m: a directory or a preset's name.
 void declare_model_name(FlagSet& flags, std::string& model);
-// -m, --random-weights, --allow-nonfinite: selects the model.
+// --weights, --lm-head.
+void declare_weight_formats(FlagSet& flags, EngineOptions& options);
+// -m, --random-weights, --weights, --lm-head, --allow-nonfinite: selects the model.
 void declare_model(FlagSet& flags, EngineOptions& options);
 // -c.
 void declare_context(FlagSet& flags, EngineOptions& options);

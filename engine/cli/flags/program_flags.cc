@@ -15,6 +15,7 @@ void ProgramFlags::declare(FlagSet& set, const std::string& purpose) {
   set.positional("PROGRAM", fmt::format("a program file to {}, instead of compiling a model", purpose),
                  [this](const FlagValue& v) { program_file = parse_text(v); });
   declare_model_name(set, engine.model);
+  declare_weight_formats(set, engine);
   declare_context(set, engine);
   declare_schedule(set, engine);
   set.value("--machine", "NAME",
@@ -34,7 +35,8 @@ void ProgramFlags::declare(FlagSet& set, const std::string& purpose) {
 }
 
 void ProgramFlags::check(const FlagSet& set, ModelOfFile model_of_file) const {
-  if (model_of_file == ModelOfFile::kNone) check_not_compiled(set, program_file, {"--model"});
+  if (model_of_file == ModelOfFile::kNone)
+    check_not_compiled(set, program_file, {"--model", "--weights", "--lm-head"});
   check_not_compiled(set, program_file,
                      {"--ctx-size", "--machine", "--sms", "--gpus", "--policy", "--queue", "--threads",
                       "--max-sequences", "--max-batch-tokens", "--batch-invariant"});
@@ -44,7 +46,7 @@ ValidProgram ProgramFlags::compile(uint32_t cached_tokens) const {
   const int most = engine.max_batch_tokens;
   if (machine != TargetMachine::kHost && most > 0 && rows > static_cast<uint32_t>(most))
     throw Error(ErrorKind::kUsage, fmt::format("--rows: {}; limit: {} (--max-batch-tokens)", rows, most));
-  const std::shared_ptr<const Model> model = find_model(engine.model).model;
+  const std::shared_ptr<const Model> model = find_model(engine).model;
   const auto begin = std::chrono::steady_clock::now();
   ValidProgram program =
       compile_program(*model, engine, {.machine = machine, .rows = rows, .cached_tokens = cached_tokens});

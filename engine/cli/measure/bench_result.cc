@@ -66,6 +66,12 @@ std::string csv_cell(const ordered_json& value) {
   return value.is_string() ? csv_text(value.get<std::string>()) : value.dump();
 }
 
+std::string dtype_text(const WeightFormats& formats) {
+  const std::string layers(name_of(formats.layers));
+  return formats.lm_head == formats.layers ? layers
+                                           : fmt::format("{}, lm_head {}", layers, name_of(formats.lm_head));
+}
+
 }  // namespace
 
 ordered_json bench_result(const BenchSubject& subject, const DepthTest& test, const Measured& measured) {
@@ -85,7 +91,7 @@ ordered_json bench_result(const BenchSubject& subject, const DepthTest& test, co
                          {"test", test.name()},
                          {"context", test.depth},
                          {"batch", test.batch},
-                         {"dtype", name_of(DType::kBF16)},
+                         {"dtype", dtype_text(subject.model.formats)},
                          {"tokens_per_second", kMicrosecondsPerSecond * tokens_per_pass / total}};
   result["us_per_token_kernel"] = kernel ? ordered_json(*kernel / tokens_per_pass) : ordered_json(nullptr);
   result["us_per_token_total"] = total / tokens_per_pass;

@@ -91,7 +91,7 @@ ProgramLimits simulated_limits(const EngineOptions& engine, const Model& model) 
 Simulated compile_for_simulator(const RecordingOptions& options) {
   const EngineOptions engine = with_context(options);
   check_options(engine);
-  const std::shared_ptr<const Model> model = find_model(engine.model).model;
+  const std::shared_ptr<const Model> model = find_model(engine).model;
   Machine machine = h200_machine();
   machine.gb_per_s = options.simulator.gb_per_s;
   if (engine.sms > 0) machine.sms = static_cast<uint32_t>(engine.sms);

@@ -276,8 +276,13 @@ struct EngineOptions {
   // directory without weights.
   std::optional<uint64_t> random_weights = {};
   bool allow_nonfinite = false;  // load weights that are NaN or infinite, or too large for bf16
-  int context = 0;               // tokens per sequence; 0: min(model's maximum, 4096)
-  int max_sequences = 16;        // running together; up to 1024. Others wait
+  // Types in which the layers' matrices, and the LM head's, are kept in memory: bf16, or fp8: e4m3 with a
+  // scale for each row, rounded when the model is loaded. With fp8 in either, passes have up to 16 tokens, on
+  // one GPU. Empty: bf16.
+  std::string weights = {};
+  std::string lm_head = {};
+  int context = 0;         // tokens per sequence; 0: min(model's maximum, 4096)
+  int max_sequences = 16;  // running together; up to 1024. Others wait
   // Bytes for keys and values; must suffice for one full context. 0: enough for max_sequences full contexts.
   uint64_t kv_cache_memory = 0;
   // Instead of bytes, a fraction of the memory that the weights leave free, above 0 and up to 1; 0: unset.
