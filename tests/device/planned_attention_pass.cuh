@@ -214,7 +214,7 @@ inline Output host_attention(AttentionPass& pass, uint32_t records = 16) {
   std::vector<std::byte> items = pass.plan(records, kPlaces);
   std::vector<float> partial(kPlaces * PlaceLayout{pass.heads.group_heads, pass.heads.head_dim}.cols());
   PlannedAttention op = pass.attention(0, records, kPlaces);
-  HostMemory memory(8);
+  HostMemory memory(std::vector<Tensor>(8));
   uint32_t next = 0;
   const auto bind = [&](TensorId& id, void* base) {
     id = {next++};
