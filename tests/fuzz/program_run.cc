@@ -64,7 +64,7 @@ void set_rows(const StateLimits& limits, StateBlock& state) {
 // Allocates each tensor separately, so that AddressSanitizer detects accesses beyond it.
 class Memory {
  public:
-  Memory(const Program& program, std::byte left_over) : program_(program), host_(program.tensors.size()) {
+  Memory(const Program& program, std::byte left_over) : program_(program), host_(program.tensors) {
     for (uint32_t t = 0; t < program.tensors.size(); ++t) {
       const Tensor& tensor = program.tensors[t];
       const std::byte first = lives_within_pass(tensor) ? left_over : std::byte{0};

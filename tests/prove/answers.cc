@@ -35,7 +35,7 @@ int32_t prompt_token(uint32_t slot, uint32_t position, uint32_t vocab) {
 // Each tensor in zeroed memory of its own, but for weights and what lives within a pass.
 class Memory {
  public:
-  Memory(const Program& program, std::byte left_over) : program_(program), host_(program.tensors.size()) {
+  Memory(const Program& program, std::byte left_over) : program_(program), host_(program.tensors) {
     for (uint32_t t = 0; t < program.tensors.size(); ++t) {
       const Tensor& tensor = program.tensors[t];
       tensors_.emplace_back(static_cast<std::byte*>(std::calloc(tensor.bytes(), 1)), &std::free);
