@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   out[kWarpThreads + lane] = {first.z, second.z, first.w, second.w};
 }
 
-// The largest magnitude of a warp's elements.
+// The largest magnitude of eight bf16 elements.
 __device__ float largest_of(const uint4& eight) {
   float largest = 0;
   for (const uint32_t pair : {eight.x, eight.y, eight.z, eight.w}) {

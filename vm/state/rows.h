@@ -14,8 +14,8 @@ struct PassRow {
   uint32_t slot = 0;          // sequence slot and row of the block table
   int32_t token = 0;          // id in the vocabulary
   uint32_t position = 0;      // tokens before it in its sequence
-  // Of a row that wants logits: the token after it, if that is known. `sample` then draws none and gives the
-  // log-probability of this one. Only in launches of one pass.
+  // The known next token of a row that wants logits, or kNoTarget. With a target, `sample` draws no token: it
+  // gives the target's log-probability. Only launches of one pass have targets.
   int32_t target = kNoTarget;
   uint32_t reserved[2] = {};
 };

@@ -438,7 +438,7 @@ struct ConsumerRole {
     wait_phase_or_exit(&s.page_landed[page % Config::kRingPages], page / Config::kRingPages & 1, &s.exit);
   }
   __device__ __forceinline__ void free_page(uint32_t page) { free_page(page, lane); }
-  // For a warp that has read a half of the page, or the whole page if nobody reads the other half.
+  // Frees the half of the page that this warp has read. With `whole`, frees the page: no other warp reads it.
   __device__ __forceinline__ void free_part_of_page(uint32_t page, bool whole) {
     free_page_at(page % Config::kRingPages, lane, whole ? 2 : 1);
   }

@@ -126,8 +126,6 @@ __device__ __forceinline__ uint32_t matrix_pages(const Plan& plan) {
 // multiply one each, unless the warp has its own units.
 template <class Format>
 struct Walk {
-  static constexpr uint32_t kWarpsOfPage = Format::kPanelsOfPage;
-
   uint32_t page;  // index in the instruction
   uint32_t unit;
   uint32_t part;      // index of the unit's page; those of the second matrix follow the first's
