@@ -83,7 +83,7 @@ std::string Constraint::text_of(int32_t token) const {
 ConstrainedText::ConstrainedText(std::shared_ptr<Constraint> constraint,
                                  const std::optional<ReasoningLimit>& limit)
     : constraint_(std::move(constraint)) {
-  if (limit) limited_.emplace(ReasoningTokens(limit->reasoning), *limit);
+  if (limit) limited_ = Limited{ReasoningTokens(limit->reasoning), *limit};
   if (limited_ && limited_->reached()) {
     constraint_ = limited_->limit.ending;
     limited_.reset();
