@@ -177,6 +177,11 @@ __device__ __forceinline__ float shared_load_float(uint32_t address) {
 __device__ __forceinline__ void shared_store(uint32_t address, float value) {
   asm volatile("st.shared::cta.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
 }
+__device__ __forceinline__ uint2 shared_load_two_words(uint32_t address) {
+  uint2 v;
+  asm volatile("ld.shared::cta.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(address) : "memory");
+  return v;
+}
 __device__ __forceinline__ float2 shared_load_pair(uint32_t address) {
   float2 v;
   asm volatile("ld.shared::cta.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(address) : "memory");

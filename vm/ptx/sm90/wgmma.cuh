@@ -56,6 +56,10 @@ inline constexpr WgmmaOperand kWgmmaNextTransposedTerms = 128;
 template <uint32_t kCols>
 __device__ __forceinline__ void wgmma_bf16(float (&d)[kCols / 2], const uint32_t (&a)[4], WgmmaOperand b,
                                            bool adds);
+// wgmma_bf16() with both operands in fp16.
+template <uint32_t kCols>
+__device__ __forceinline__ void wgmma_fp16(float (&d)[kCols / 2], const uint32_t (&a)[4], WgmmaOperand b,
+                                           bool adds);
 
 // wgmma_bf16() with the transposed b: terms are rows of 64 contiguous columns (wgmma_operand_transposed).
 template <uint32_t kCols>
@@ -78,86 +82,91 @@ __device__ __forceinline__ void wgmma_bf16_shared_transposed(float (&d)[4], Wgmm
 #define SERVAL_D64(i) SERVAL_D32(i), SERVAL_D32((i) + 32)
 #define SERVAL_D128(i) SERVAL_D64(i), SERVAL_D64((i) + 64)
 
-template <>
-__device__ __forceinline__ void wgmma_bf16<16>(float (&d)[8], const uint32_t (&a)[4], WgmmaOperand b,
-                                               bool adds) {
-  asm volatile(
-      "{.reg .pred adds;\n"
-      SERVAL_WGMMA_OPERAND(b, 12)
-      "setp.ne.b32 adds, %13, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7"
-      "}, {%8, %9, %10, %11}, b, adds, 1, 1, 0;}"
-      : SERVAL_D8(0)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(static_cast<uint32_t>(adds)));
-}
-
-template <>
-__device__ __forceinline__ void wgmma_bf16<32>(float (&d)[16], const uint32_t (&a)[4], WgmmaOperand b,
-                                               bool adds) {
-  asm volatile(
-      "{.reg .pred adds;\n"
-      SERVAL_WGMMA_OPERAND(b, 20)
-      "setp.ne.b32 adds, %21, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
-      "}, {%16, %17, %18, %19}, b, adds, 1, 1, 0;}"
-      : SERVAL_D16(0)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(static_cast<uint32_t>(adds)));
-}
-
-template <>
-__device__ __forceinline__ void wgmma_bf16<64>(float (&d)[32], const uint32_t (&a)[4], WgmmaOperand b,
-                                               bool adds) {
-  asm volatile(
-      "{.reg .pred adds;\n"
-      SERVAL_WGMMA_OPERAND(b, 36)
-      "setp.ne.b32 adds, %37, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-      "}, {%32, %33, %34, %35}, b, adds, 1, 1, 0;}"
-      : SERVAL_D32(0)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(static_cast<uint32_t>(adds)));
-}
-
-template <>
-__device__ __forceinline__ void wgmma_bf16<128>(float (&d)[64], const uint32_t (&a)[4], WgmmaOperand b,
-                                                bool adds) {
-  asm volatile(
-      "{.reg .pred adds;\n"
-      SERVAL_WGMMA_OPERAND(b, 68)
-      "setp.ne.b32 adds, %69, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-      "}, {%64, %65, %66, %67}, b, adds, 1, 1, 0;}"
-      : SERVAL_D64(0)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(static_cast<uint32_t>(adds)));
-}
-
-template <>
-__device__ __forceinline__ void wgmma_bf16<256>(float (&d)[128], const uint32_t (&a)[4], WgmmaOperand b,
-                                                bool adds) {
-  asm volatile(
-      "{.reg .pred adds;\n"
-      SERVAL_WGMMA_OPERAND(b, 132)
-      "setp.ne.b32 adds, %133, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-      "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-      "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
-      "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
-      "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-      "}, {%128, %129, %130, %131}, b, adds, 1, 1, 0;}"
-      : SERVAL_D128(0)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(static_cast<uint32_t>(adds)));
-}
+// wgmma_bf16() and wgmma_fp16() for each number of columns.
+#define SERVAL_WGMMA_OF_REGISTERS(function, type)                                                      \
+  template <>                                                                                          \
+  __device__ __forceinline__ void function<16>(float(&d)[8], const uint32_t(&a)[4], WgmmaOperand b,    \
+                                               bool adds) {                                            \
+    asm volatile( \
+      "{.reg .pred adds;\n" \
+      SERVAL_WGMMA_OPERAND(b, 12) \
+      "setp.ne.b32 adds, %13, 0;\n" \
+      "wgmma.mma_async.sync.aligned.m64n16k16.f32." type "." type " {" \
+      "%0, %1, %2, %3, %4, %5, %6, %7" \
+      "}, {%8, %9, %10, %11}, b, adds, 1, 1, 0;}" \
+      : SERVAL_D8(0) \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(static_cast<uint32_t>(adds)));                                                                                    \
+  }                                                                                                    \
+                                                                                                       \
+  template <>                                                                                          \
+  __device__ __forceinline__ void function<32>(float(&d)[16], const uint32_t(&a)[4], WgmmaOperand b,   \
+                                               bool adds) {                                            \
+    asm volatile( \
+      "{.reg .pred adds;\n" \
+      SERVAL_WGMMA_OPERAND(b, 20) \
+      "setp.ne.b32 adds, %21, 0;\n" \
+      "wgmma.mma_async.sync.aligned.m64n32k16.f32." type "." type " {" \
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15" \
+      "}, {%16, %17, %18, %19}, b, adds, 1, 1, 0;}" \
+      : SERVAL_D16(0) \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(static_cast<uint32_t>(adds)));                                                                                    \
+  }                                                                                                    \
+                                                                                                       \
+  template <>                                                                                          \
+  __device__ __forceinline__ void function<64>(float(&d)[32], const uint32_t(&a)[4], WgmmaOperand b,   \
+                                               bool adds) {                                            \
+    asm volatile( \
+      "{.reg .pred adds;\n" \
+      SERVAL_WGMMA_OPERAND(b, 36) \
+      "setp.ne.b32 adds, %37, 0;\n" \
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " {" \
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31" \
+      "}, {%32, %33, %34, %35}, b, adds, 1, 1, 0;}" \
+      : SERVAL_D32(0) \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(static_cast<uint32_t>(adds)));                                                                                    \
+  }                                                                                                    \
+                                                                                                       \
+  template <>                                                                                          \
+  __device__ __forceinline__ void function<128>(float(&d)[64], const uint32_t(&a)[4], WgmmaOperand b,  \
+                                                bool adds) {                                           \
+    asm volatile( \
+      "{.reg .pred adds;\n" \
+      SERVAL_WGMMA_OPERAND(b, 68) \
+      "setp.ne.b32 adds, %69, 0;\n" \
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " {" \
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63" \
+      "}, {%64, %65, %66, %67}, b, adds, 1, 1, 0;}" \
+      : SERVAL_D64(0) \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(static_cast<uint32_t>(adds)));                                                                                    \
+  }                                                                                                    \
+                                                                                                       \
+  template <>                                                                                          \
+  __device__ __forceinline__ void function<256>(float(&d)[128], const uint32_t(&a)[4], WgmmaOperand b, \
+                                                bool adds) {                                           \
+    asm volatile( \
+      "{.reg .pred adds;\n" \
+      SERVAL_WGMMA_OPERAND(b, 132) \
+      "setp.ne.b32 adds, %133, 0;\n" \
+      "wgmma.mma_async.sync.aligned.m64n256k16.f32." type "." type " {" \
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, " \
+      "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
+      "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, " \
+      "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
+      "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127" \
+      "}, {%128, %129, %130, %131}, b, adds, 1, 1, 0;}" \
+      : SERVAL_D128(0) \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(static_cast<uint32_t>(adds)));                                                                                    \
+  }
+SERVAL_WGMMA_OF_REGISTERS(wgmma_bf16, "bf16")
+SERVAL_WGMMA_OF_REGISTERS(wgmma_fp16, "f16")
+#undef SERVAL_WGMMA_OF_REGISTERS
 
 template <>
 __device__ __forceinline__ void wgmma_bf16_transposed<64>(float (&d)[32], const uint32_t (&a)[4],
