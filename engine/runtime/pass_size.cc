@@ -39,9 +39,9 @@ uint64_t bytes_of_all_rows(const Model& model) {
 
 // Sequences that generate wait for the prompts in their pass, so passes of a large model have fewer tokens. A
 // GPU multiplies at about 600 TFLOP/s.
-uint32_t tokens_of_short_pass(uint64_t weight_bytes) {
+uint32_t tokens_of_short_pass(uint64_t weight_bytes, DType layers) {
   constexpr double kMostOperations = 1.5e14;
-  const double of_token = 2 * (static_cast<double>(weight_bytes) / kBf16);
+  const double of_token = 2 * (static_cast<double>(weight_bytes) / static_cast<double>(size_of(layers)));
   uint32_t tokens = kMostGpuTokens;
   while (tokens > kLeastGpuTokens && tokens * of_token > kMostOperations) tokens /= 2;
   return tokens;
@@ -61,7 +61,7 @@ uint32_t gpu_batch_tokens(const Model& model, const ModelBytes& bytes, const Pro
   const uint64_t cache = cached_tokens * bytes.kv_of_token;
   const uint64_t taken = bytes.weights + cache + bytes_of_all_rows(model);
   const uint64_t left = free_bytes - std::min(free_bytes, taken);
-  uint32_t tokens = tokens_of_short_pass(bytes.weights);
+  uint32_t tokens = tokens_of_short_pass(bytes.weights, model.formats.layers);
   while (tokens > kDefaultRows && (tokens > cached_tokens || tokens * bytes_of_row(model) > left))
     tokens /= 2;
   return std::max(tokens, least);
