@@ -16,12 +16,14 @@ constexpr KernelTraits kKernels[] = {
 #define SERVAL_E4M3_KERNEL(Name, ...) kernel_traits::Name,
 #define SERVAL_TILE_ORDER_KERNEL(Name, ...) kernel_traits::Name,
 #define SERVAL_GEMM_KERNEL(Name, ...) kernel_traits::Name,
+#define SERVAL_E4M3_GEMM_KERNEL(Name, ...) kernel_traits::Name,
 #define SERVAL_RANKS_KERNEL(Name, ...) kernel_traits::Name,
 #include "instructions/sm90/kernels.def"
 #undef SERVAL_KERNEL
 #undef SERVAL_E4M3_KERNEL
 #undef SERVAL_TILE_ORDER_KERNEL
 #undef SERVAL_GEMM_KERNEL
+#undef SERVAL_E4M3_GEMM_KERNEL
 #undef SERVAL_RANKS_KERNEL
 };
 static_assert(std::ranges::all_of(kKernels, [](const KernelTraits& k) {
@@ -68,7 +70,7 @@ uint32_t gemm_ring_pages() {
 }
 
 uint32_t e4m3_ring_pages() {
-  return least_ring_pages([](const KernelTraits& kernel) { return kernel.e4m3; });
+  return least_ring_pages([](const KernelTraits& kernel) { return kernel.e4m3 && kernel.tile_rows == 0; });
 }
 
 uint32_t tile_order_ring_pages() {

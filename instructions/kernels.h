@@ -73,12 +73,15 @@ constexpr KernelTraits of_e4m3(KernelTraits base, const char* name, uint32_t rin
                                         single_rows != 0,                                        \
                                         false,                                                   \
                                         false};
+#define SERVAL_E4M3_GEMM_KERNEL(Name, Base) \
+  inline constexpr KernelTraits Name = of_e4m3(Base, #Name, Base.ring_pages);
 #define SERVAL_RANKS_KERNEL(Name, Base) inline constexpr KernelTraits Name = of_ranks(Base, #Name);
 #include "instructions/sm90/kernels.def"
 #undef SERVAL_KERNEL
 #undef SERVAL_E4M3_KERNEL
 #undef SERVAL_TILE_ORDER_KERNEL
 #undef SERVAL_GEMM_KERNEL
+#undef SERVAL_E4M3_GEMM_KERNEL
 #undef SERVAL_RANKS_KERNEL
 }  // namespace kernel_traits
 
@@ -89,7 +92,7 @@ const KernelTraits& widest_kernel(uint32_t ranks);
 // True if the kernel for tile programs of `rows` rows and heads of head_dim supports wide tiles of gate and
 // up.
 bool takes_wide_tiles(uint32_t rows, uint32_t head_dim);
-// Fewest ring pages among the kernels of GEMMs, of e4m3 weights, and in tile order.
+// Fewest ring pages among the kernels of GEMMs, of vectors with e4m3 weights, and in tile order.
 uint32_t gemm_ring_pages();
 uint32_t e4m3_ring_pages();
 uint32_t tile_order_ring_pages();

@@ -38,8 +38,9 @@ bool takes_tile_order(const Model& model) {
 ProgramLimits with_tiles(const Model& model, ProgramLimits limits) {
   const KernelTraits& widest = widest_kernel(limits.ranks);
   limits.tile_rows = can_multiply_tiles(model, limits.ranks) ? widest.tile_rows : 0;
-  limits.tile_order = limits.batch_invariant && limits.tile_rows > 0 && limits.ranks == 1 &&
-                      model.has_tile_order() && takes_tile_order(model);
+  // No kernel in tile order has code for e4m3: then one row has a tile of its own.
+  limits.tile_order = limits.batch_invariant && model.formats.all_bf16() && limits.tile_rows > 0 &&
+                      limits.ranks == 1 && model.has_tile_order() && takes_tile_order(model);
   check_rows(limits.pass_rows(), limits.tile_rows > 0 ? widest.rows : kDefaultRows);
   return limits;
 }
@@ -48,8 +49,7 @@ ProgramLimits with_tiles(const Model& model, ProgramLimits limits) {
 
 bool can_multiply_tiles(const Model& model, uint32_t ranks) {
   const uint32_t cols = kSquareColsOfGemm * ranks;
-  // Only kernels of vectors multiply e4m3 weights.
-  return model.formats.all_bf16() && static_cast<uint32_t>(model.hidden_size) % cols == 0 &&
+  return static_cast<uint32_t>(model.hidden_size) % cols == 0 &&
          static_cast<uint32_t>(model.intermediate_size) % cols == 0;
 }
 

@@ -20,7 +20,9 @@ struct DeviceOp<AddParts> : GroupOp {
   }
   static constexpr bool kStartsEarly = true;  // to load norms, and to find the computed rows
 
+  template <class Config>
   static __device__ __forceinline__ void run(const Op& op, const Group& group) {
+    using Share = ShareOf<residual::PieceOf<Config::kHasE4M3>>;
     constexpr uint32_t kRows = kRowsAddedTogether;
     static_assert(kRows == kWarpThreads / residual::kPieceLanes);
     const uint32_t groups = op.num_units * kUnitRows / kSquareColsOfGemm;
@@ -34,13 +36,13 @@ struct DeviceOp<AddParts> : GroupOp {
     // Items beyond the last one have no existing row.
     const auto piece = [&](uint32_t item) {
       const uint32_t rows = item / groups, cols = item - rows * groups;
-      return Piece(op, group, to, op.first_row + rows * kRows + group.lane / residual::kPieceLanes,
+      return Share(op, group, to, op.first_row + rows * kRows + group.lane / residual::kPieceLanes,
                    op.first_unit * kUnitRows + cols * kSquareColsOfGemm);
     };
     bool waited = false;
 #pragma unroll 1
     for (uint32_t item = group.warp; item < items; item += 2 * kConsumerWarps) {
-      Piece one = piece(item), other = piece(item + kConsumerWarps);
+      Share one = piece(item), other = piece(item + kConsumerWarps);
       if (!waited) group.wait_inputs();
       waited = true;
       // All loads before the stores: the compiler does not move loads up across stores.
@@ -55,12 +57,13 @@ struct DeviceOp<AddParts> : GroupOp {
   static constexpr uint32_t kUnits = residual::Piece::kUnits;
   using Values = residual::Piece::Values;
 
-  // A lane's share of 64 columns of a row.
-  class Piece {
+  // A lane's share of 64 columns of a row, which it stores as a Stored.
+  template <class Stored>
+  class ShareOf {
    public:
     // Reads none of the inputs that need a wait.
-    __device__ __forceinline__ Piece(const Op& op, const Group& group, const residual::TilePlace& to,
-                                     uint32_t row, uint32_t first_col)
+    __device__ __forceinline__ ShareOf(const Op& op, const Group& group, const residual::TilePlace& to,
+                                       uint32_t row, uint32_t first_col)
         : row_(row),
           col_(first_col + residual::piece_col(group.lane)),
           exists_(row < op.first_row + op.num_rows && row_is_computed(group.rows[row], op.logits_only)),
@@ -98,7 +101,7 @@ struct DeviceOp<AddParts> : GroupOp {
 
     uint32_t row_, col_;
     bool exists_;
-    residual::Piece to_;
+    Stored to_;
     Values sums_ = {}, parts_[kMaxColumnParts] = {};
   };
 };

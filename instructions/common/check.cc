@@ -122,9 +122,8 @@ void OperandCheck::activation(const char* operand, TensorId id, DType dtype, uin
 
 void OperandCheck::product_input(const char* operand, TensorId id, uint32_t max_rows, uint64_t cols,
                                  Image image) {
-  // Only kernels of vectors multiply e4m3 weights, whose inputs are fp16.
-  const DType dtype = image == Image::kActivation ? dtype_or(id, DType::kF16, DType::kBF16) : DType::kBF16;
-  tensor(operand, id, activation_of(dtype, max_rows, cols, image));
+  // fp16 if the weights are e4m3.
+  tensor(operand, id, activation_of(dtype_or(id, DType::kF16, DType::kBF16), max_rows, cols, image));
 }
 
 void OperandCheck::product_input(const char* operand, TensorId id, uint32_t max_rows, uint64_t cols) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "instructions/common/residual.h"
+#include "vm/device/typed_address.cuh"
 #include "vm/layout/slab_image.h"
 #include "vm/layout/units.h"
 #include "vm/ptx/ptx.cuh"
@@ -16,21 +17,22 @@ namespace serval::device::residual {
 struct TilePlace {
   float* residual;       // [rows, cols]
   const uint16_t* norm;  // [cols] bf16: weights of the next norm
-  std::byte* weighted;   // a slab image of image_rows rows: residual × norm
+  std::byte* weighted;   // a slab image of image_rows rows, with its type: residual × norm
   float* squares;        // [rows, cols / kSquareColsOfGemm]
   uint32_t image_rows;
   uint32_t cols;
 };
 
 // A lane's piece of the complete residual: two columns of each of 4 neighbouring units. 8 consecutive lanes
-// hold 64 columns of a token.
-class Piece {
+// hold 64 columns of a token. kTyped: the kernel may store fp16 (vm/device/typed_address.h).
+template <bool kTyped>
+class PieceOf {
  public:
   static constexpr uint32_t kUnits = 4, kLanes = 8;
   using Values = float2[kUnits];
 
   // `row`: index in the pass; `col`: the piece's first column; `piece`: index in its half of a slab's row.
-  __device__ __forceinline__ Piece(const TilePlace& to, uint32_t row, uint32_t col, uint32_t piece)
+  __device__ __forceinline__ PieceOf(const TilePlace& to, uint32_t row, uint32_t col, uint32_t piece)
       : residual_(to.residual + size_t{row} * to.cols + col),
         squares_(to.squares + size_t{row} * (to.cols / kSquareColsOfGemm) + col / kSquareColsOfGemm),
         cols_(to.cols) {
@@ -59,8 +61,9 @@ class Piece {
 #pragma unroll
     for (uint32_t u = 0; u < kUnits; ++u) {
       squares[u] = __fmul_rn(values[u].x, values[u].x) + __fmul_rn(values[u].y, values[u].y);
-      words[u] =
-          ptx::pack_bf16(values[u].x * ptx::bf16_low(norms_[u]), values[u].y * ptx::bf16_high(norms_[u]));
+      const float low = values[u].x * ptx::bf16_low(norms_[u]),
+                  high = values[u].y * ptx::bf16_high(norms_[u]);
+      words[u] = kTyped ? pack_as(weighted_, low, high) : ptx::pack_bf16(low, high);
     }
     return {{words[0], words[1], words[2], words[3]}, add_squares(squares)};
   }
@@ -71,7 +74,7 @@ class Piece {
   }
   // Stores the words without the squares, in this rank's tensor or, `further` bytes away, in another rank's.
   __device__ __forceinline__ void store_words(const NextInput& values, int64_t further = 0) const {
-    *reinterpret_cast<uint4*>(weighted_ + further) = values.words;
+    *reinterpret_cast<uint4*>((kTyped ? without_type(weighted_) : weighted_) + further) = values.words;
   }
   __device__ __forceinline__ void store(const Values& values, bool exists, uint32_t lane) const {
     const NextInput next = next_input(values);
@@ -100,10 +103,11 @@ class Piece {
 
   float* residual_;
   float* squares_;
-  std::byte* weighted_;
+  std::byte* weighted_;  // with its type
   uint32_t cols_;
   uint32_t norms_[kUnits];
 };
+using Piece = PieceOf<false>;
 
 // First column of the lane's piece, where 8 consecutive lanes hold 64 columns of a row.
 inline constexpr uint32_t kPieceLanes = Piece::kLanes;

@@ -20,7 +20,7 @@ struct DeviceOp<Embed> : GroupOp {
   template <class Config>
   static __device__ __forceinline__ void run(const Embed& op, const Group& group) {
     if constexpr (Config::kMultipliesTiles)
-      run_rows(op, group);
+      run_rows<Config>(op, group);
     else
       run_columns<Config>(op, group);
   }
@@ -53,6 +53,7 @@ struct DeviceOp<Embed> : GroupOp {
   }
 
   // A warp processes the columns of a sum of squares, two columns a lane, for several rows at a time.
+  template <class Config>
   static __device__ __forceinline__ void run_rows(const Embed& op, const Group& group) {
     static_assert(kSquareColsOfGemm == 2 * kWarpThreads);
     const uint32_t groups = op.num_units * kUnitRows / kSquareColsOfGemm;
@@ -76,22 +77,26 @@ struct DeviceOp<Embed> : GroupOp {
         if (task + i >= tasks || !row_is_active(group.rows[row])) continue;
         const uint32_t col = column_of(op, group, task + i);
         const uint32_t norm = __ldg(reinterpret_cast<const uint32_t*>(norms + col));
-        store_pair(op, group, row, col, values[i], norm);
+        store_pair<Config>(op, group, row, col, values[i], norm);
       }
     }
   }
   static __device__ __forceinline__ uint32_t column_of(const Embed& op, const Group& group, uint32_t task) {
     return op.first_unit * kUnitRows + task / op.num_rows * kSquareColsOfGemm + group.lane * 2;
   }
+  template <class Config>
   static __device__ __forceinline__ void store_pair(const Embed& op, const Group& group, uint32_t row,
                                                     uint32_t col, uint32_t values, uint32_t norm) {
     const float2 value{ptx::bf16_low(values), ptx::bf16_high(values)};
     const float squares = residual::warp_sum(__fmul_rn(value.x, value.x) + __fmul_rn(value.y, value.y));
     float* to = group.tensor<&Embed::residual, float>() + size_t{row} * op.hidden + col;
     ptx::store_relaxed(reinterpret_cast<float2*>(to), value);
-    ptx::store_relaxed(reinterpret_cast<uint32_t*>(group.tensor<&Embed::weighted, std::byte>() +
+    std::byte* weighted = group.tensor<&Embed::weighted, std::byte>();
+    const uint32_t pair =
+        pack_for<Config>(weighted, value.x * ptx::bf16_low(norm), value.y * ptx::bf16_high(norm));
+    ptx::store_relaxed(reinterpret_cast<uint32_t*>(without_type(weighted) +
                                                    slab_image::offset(op.max_rows, op.hidden, row, col)),
-                       ptx::pack_bf16(value.x * ptx::bf16_low(norm), value.y * ptx::bf16_high(norm)));
+                       pair);
     if (group.lane == 0)
       ptx::store_relaxed(group.tensor<&Embed::squares, float>() +
                              size_t{row} * (op.hidden / kSquareColsOfGemm) + col / kSquareColsOfGemm,

@@ -189,7 +189,7 @@ void store_output(const PlannedAttention& op, const HostMemory& m, const Work& w
   for (uint32_t h = 0; h < layout.group_heads; ++h) {
     const float* sums = w.places.data() + w.first[r] + size_t{h} * layout.head_cols();
     const float share = 1.0F / sums[op.head_dim + 1];
-    for (uint32_t d = 0; d < op.head_dim; ++d) *to++ = float_to_bf16(sums[d] * share);
+    for (uint32_t d = 0; d < op.head_dim; ++d) *to++ = to_16_bits(m.dtype(op.output), sums[d] * share);
   }
 }
 

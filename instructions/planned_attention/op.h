@@ -64,7 +64,7 @@ struct PlannedAttention {
     v(&PlannedAttention::block_table, "block_table", "in [max_sequences, blocks of a sequence] i32");
     v(&PlannedAttention::items, "items", "in: the state's AttentionList");
     v(&PlannedAttention::partial, "partial", "out [places, place_cols] f32: PlaceLayout");
-    v(&PlannedAttention::output, "output", "out [max_rows, q_heads * head_dim] bf16");
+    v(&PlannedAttention::output, "output", "out [max_rows, q_heads * head_dim] bf16 or f16");
     v(&PlannedAttention::record, "record", "record of the list");
     v(&PlannedAttention::records, "records", "records: the machine's SMs");
     v(&PlannedAttention::places, "places", "places for partial results");

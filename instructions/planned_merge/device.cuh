@@ -2,6 +2,7 @@
 
 #include "instructions/planned_merge/op.h"
 #include "vm/device/op.cuh"
+#include "vm/device/typed_address.cuh"
 #include "vm/layout/slab_image.h"
 
 namespace serval::device {
@@ -17,7 +18,10 @@ struct DeviceOp<PlannedMerge> : GroupOp {
            op.q_heads % op.kv_heads == 0 && (op.head_dim == 64 || op.head_dim == 128);
   }
 
-  static __device__ __forceinline__ void run(const Op& op, const Group& group) { merge_rows(op, group); }
+  template <class Config>
+  static __device__ __forceinline__ void run(const Op& op, const Group& group) {
+    merge_rows<Config>(op, group);
+  }
 
  private:
   static constexpr uint32_t kRunChannels = 2 * kWarpThreads;
@@ -40,6 +44,7 @@ struct DeviceOp<PlannedMerge> : GroupOp {
     to.o.y = __fmaf_rn(leaf.o.y, b, __fmul_rn(to.o.y, a));
   }
 
+  template <class Config>
   static __device__ __forceinline__ void merge_rows(const Op& op, const Group& group) {
     const auto* list = group.tensor<&Op::items, const AttentionList>();
     const auto* rows = group.tensor<&Op::rows, const PassRow>();
@@ -58,10 +63,11 @@ struct DeviceOp<PlannedMerge> : GroupOp {
       if (!row_is_active(pass_row) || !in_bounds(op, row)) continue;
 #pragma unroll 1
       for (uint32_t run = group.warp; run < runs; run += kConsumerWarps)
-        merge_run(op, group, row, run / runs_of_head, run % runs_of_head * kRunChannels);
+        merge_run<Config>(op, group, row, run / runs_of_head, run % runs_of_head * kRunChannels);
     }
   }
 
+  template <class Config>
   static __device__ __forceinline__ void merge_run(const Op& op, const Group& group, const SplitRow& row,
                                                    uint32_t group_head, uint32_t first_channel) {
     const PlaceLayout layout = place_layout(op);
@@ -83,9 +89,9 @@ struct DeviceOp<PlannedMerge> : GroupOp {
     const float share = 1.0F / merged.sums.y;
     const uint32_t cols = op.q_heads * op.head_dim;
     const uint32_t col = (row.head * layout.group_heads + group_head) * op.head_dim + channel;
-    *reinterpret_cast<uint32_t*>(group.tensor<&Op::output, std::byte>() +
-                                 slab_image::offset(op.max_rows, cols, row.row, col)) =
-        ptx::pack_bf16(__fmul_rn(merged.o.x, share), __fmul_rn(merged.o.y, share));
+    std::byte* output = group.tensor<&Op::output, std::byte>();
+    *reinterpret_cast<uint32_t*>(without_type(output) + slab_image::offset(op.max_rows, cols, row.row, col)) =
+        pack_for<Config>(output, __fmul_rn(merged.o.x, share), __fmul_rn(merged.o.y, share));
   }
 };
 

@@ -27,7 +27,7 @@ void load(const PlannedMerge& op, const HostMemory& m, Local& l) {
                  });
 }
 
-void compute(const PlannedMerge& op, const HostMemory&, Local& l) {
+void compute(const PlannedMerge& op, const HostMemory& m, Local& l) {
   const PlaceLayout layout = place_layout(op);
   l.out.clear();
   float* first = l.places.data();
@@ -40,7 +40,8 @@ void compute(const PlannedMerge& op, const HostMemory&, Local& l) {
         merge(sums, o, {next[op.head_dim], next[op.head_dim + 1]}, next, op.head_dim);
       }
       const float share = 1.0F / sums.total;
-      for (uint32_t d = 0; d < op.head_dim; ++d) l.out.push_back(float_to_bf16(o[d] * share));
+      for (uint32_t d = 0; d < op.head_dim; ++d)
+        l.out.push_back(to_16_bits(m.dtype(op.output), o[d] * share));
     }
     first += (uint64_t{row.leaves} + 1) * layout.cols();
   }

@@ -35,7 +35,7 @@ struct PlannedMerge {
     v(&PlannedMerge::partial, "partial", "in [places, place_cols] f32: PlaceLayout");
     v(&PlannedMerge::rows, "rows", "in: the pass's rows");
     v(&PlannedMerge::items, "items", "in: the state's AttentionList");
-    v(&PlannedMerge::output, "output", "out [max_rows, q_heads * head_dim] bf16");
+    v(&PlannedMerge::output, "output", "out [max_rows, q_heads * head_dim] bf16 or f16");
     v(&PlannedMerge::record, "record", "record of the list");
     v(&PlannedMerge::records, "records", "records: the machine's SMs");
     v(&PlannedMerge::places, "places", "places for partial results");

@@ -68,6 +68,13 @@ using KernelIsa = IsaList<StreamList<Stream>
     using Stream = tile_stream::Stream<formats::Bf16>;                                           \
     using Isa = KernelIsa<Stream, kernel_traits::Name>;                                          \
   };
+#define SERVAL_E4M3_GEMM_KERNEL(Name, Base)                           \
+  struct Name : Base {                                                \
+    static constexpr bool kHasE4M3 = true;                            \
+    static constexpr KernelTraits kTraits = kernel_traits::Name;      \
+    using Stream = tile_stream::Stream<formats::Bf16, formats::E4M3>; \
+    using Isa = KernelIsa<Stream, kernel_traits::Name>;               \
+  };
 #define SERVAL_RANKS_KERNEL(Name, Base)                                                  \
   struct Name : Base {                                                                   \
     static constexpr bool kHasPeers = true;                                              \
@@ -81,6 +88,7 @@ using KernelIsa = IsaList<StreamList<Stream>
 #undef SERVAL_E4M3_KERNEL
 #undef SERVAL_TILE_ORDER_KERNEL
 #undef SERVAL_GEMM_KERNEL
+#undef SERVAL_E4M3_GEMM_KERNEL
 #undef SERVAL_RANKS_KERNEL
 
 // Each is defined in its own file (device_kernel.cu.in).

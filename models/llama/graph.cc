@@ -1129,9 +1129,8 @@ Graph build_llama_graph(const LlamaConfig& config, const GraphOptions& options) 
     throw Error(ErrorKind::kUsage, fmt::format("rows: {}; limit: 1 to {}", options.rows, kLargestRows));
   }
   check_ranks(config, options.ranks);
-  if (!config.formats.all_bf16() && (options.ranks > 1 || options.tile_rows > 0 || options.tile_order)) {
-    throw Error(ErrorKind::kUsage,
-                fmt::format("weights in e4m3: supported on 1 GPU, in passes of up to {} rows", kDefaultRows));
+  if (!config.formats.all_bf16() && (options.ranks > 1 || options.tile_order)) {
+    throw Error(ErrorKind::kUsage, "weights in e4m3: supported on 1 GPU, and not in tile order with 1 row");
   }
   if (options.tile_order &&
       (options.rows != 1 || options.tile_rows > 0 || options.ranks > 1 || config.qk_norm)) {

@@ -26,13 +26,20 @@ struct Case {
   LlamaConfig config;
   friend void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 };
+LlamaConfig in_e4m3(LlamaConfig config, DType lm_head) {
+  config.formats = {.layers = DType::kE4M3, .lm_head = lm_head};
+  return config;
+}
 std::vector<Case> cases() {
   LlamaConfig with_biases = tiny_parts_config();
   with_biases.qkv_bias = true;
   return {{"HeadsOf64", tiny_parts_config()},
           {"HeadsOf64WithBiases", with_biases},
           {"HeadsOf128", tiny_large_heads_config()},
-          {"HeadsOf128WithNorms", tiny_head_norms_config()}};
+          {"HeadsOf128WithNorms", tiny_head_norms_config()},
+          {"HeadsOf64InE4M3", in_e4m3(tiny_parts_config(), DType::kE4M3)},
+          {"HeadsOf128InE4M3", in_e4m3(tiny_large_heads_config(), DType::kBF16)},
+          {"HeadsOf128WithNormsInE4M3", in_e4m3(tiny_head_norms_config(), DType::kE4M3)}};
 }
 
 class TiledModel : public ::testing::TestWithParam<Case> {
@@ -56,9 +63,11 @@ class TiledModel : public ::testing::TestWithParam<Case> {
   std::vector<float> read_by_host() const {
     BackendOptions options = options_of(64);
     options.limits.tile_rows = widest_kernel(1).tile_rows;
+    LlamaConfig in_bf16 = config_;
+    in_bf16.formats = {};  // the backend rounds them
     return teacher_force(
         *make_host_backend(
-            config_, std::make_shared<const ModelWeights>(ModelWeights::random(config_, kSeed)), options),
+            config_, std::make_shared<const ModelWeights>(ModelWeights::random(in_bf16, kSeed)), options),
         tokens_);
   }
 

@@ -6,6 +6,7 @@
 
 #include "gtest/gtest.h"
 
+#include "vm/layout/slab_image.h"
 #include "vm/stored_bytes.h"
 
 namespace serval {
@@ -44,6 +45,17 @@ TEST(E4M3Image, HasTheOrderOfBf16Images) {
       ASSERT_EQ(e4m3_image::element_offset(kHalf, row, col),
                 product / 2 * 512 + lane * 16 + product % 2 * 8 + element);
     }
+  }
+}
+
+// Tiles load slabs, which the scales of a page interrupt.
+TEST(E4M3Image, ASlabIsAPairOfProductsOfItsPanel) {
+  constexpr uint32_t kCols = 5 * page_image::kPanelCols;
+  for (uint32_t slab = 0; slab < slab_image::slabs(kCols); ++slab) {
+    const uint32_t panel = slab / slab_image::kSlabsOfPanel, in_panel = slab % slab_image::kSlabsOfPanel;
+    EXPECT_EQ(e4m3_image::slab_offset(slab),
+              e4m3_image::panel_offset(kCols, 0, panel) + in_panel * e4m3_image::kPairBytes)
+        << slab;
   }
 }
 

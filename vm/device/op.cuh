@@ -29,7 +29,7 @@
 // With kConsumersStore, consumers store their results and call signal(); then a storer signals. Storers only
 // help:
 //
-//   look_up(role, plan)                 called by all storers
+//   look_up(role, plan, with_op)        called by all storers
 //
 // Without it, consumers leave their results to the storers:
 //

@@ -23,6 +23,12 @@ __device__ __forceinline__ T* without_type(T* address) {
 __device__ __forceinline__ uint32_t pack_as(const std::byte* to, float low, float high) {
   return type_of(to) != 0 ? ptx::pack_fp16(low, high) : ptx::pack_bf16(low, high);
 }
+// Likewise in a kernel that is compiled for Config: without code for e4m3, all activations are bf16.
+template <class Config>
+__device__ __forceinline__ uint32_t pack_for(const std::byte* to, float low, float high) {
+  if constexpr (Config::kHasE4M3) return pack_as(to, low, high);
+  return ptx::pack_bf16(low, high);
+}
 __device__ __forceinline__ void store_pair(std::byte* to, float low, float high) {
   ptx::store_relaxed(reinterpret_cast<uint32_t*>(without_type(to)), pack_as(to, low, high));
 }

@@ -41,6 +41,11 @@ constexpr uint64_t panel_offset(uint32_t cols, uint32_t unit, uint32_t panel) {
   return unit * unit_bytes(cols) + uint64_t{panel / kPanelsOfPage} * kPageBytes +
          panel % kPanelsOfPage * kPanelBytes;
 }
+// Offset in a unit of the 64 columns with number `slab` (vm/layout/slab_image.h): a pair of products.
+constexpr uint32_t slab_offset(uint32_t slab) {
+  constexpr uint32_t kSlabsOfPage = kPanelsOfPage * kPanelBytes / kPairBytes;
+  return slab * kPairBytes + slab / kSlabsOfPage * kScaleBytes;
+}
 // Offset of the scale of row `row` of a unit in one of its pages.
 constexpr uint64_t scale_offset(uint32_t cols, uint32_t unit, uint32_t page, uint32_t row) {
   return panel_offset(cols, unit, page * kPanelsOfPage) + code_bytes(cols, page) + row * sizeof(float);

@@ -258,7 +258,7 @@ class FullTile : public Tile<FullTile<Config, kHeadDim>, Config, kHeadDim, kKvBl
 #pragma unroll
         for (uint32_t u = 0; u < 4; ++u) {
           const uint32_t n = 4 * (4 * c + u) + 2 * i;
-          words[u] = ptx::pack_bf16(__fmul_rn(sums[n], share), __fmul_rn(sums[n + 1], share));
+          words[u] = this->pack_output(__fmul_rn(sums[n], share), __fmul_rn(sums[n + 1], share));
         }
         *reinterpret_cast<uint4*>(this->output_piece(stream, i, c * 32, group_.lane % kQuadLanes)) = {
             words[0], words[1], words[2], words[3]};

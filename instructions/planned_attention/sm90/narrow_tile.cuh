@@ -368,7 +368,7 @@ class NarrowTile : public Tile<NarrowTile<Config, kHeadDim>, Config, kHeadDim, 4
         const float even = sums[4 * p + 2 * half], odd = sums[4 * p + 2 * half + 1];
         const float own = __fmul_rn(i == 0 ? even : odd, share);
         const float other = __fmul_rn(__shfl_xor_sync(kAllLanes, i == 0 ? odd : even, kQuadLanes), share);
-        words[half] = i == 0 ? ptx::pack_bf16(own, other) : ptx::pack_bf16(other, own);
+        words[half] = i == 0 ? this->pack_output(own, other) : this->pack_output(other, own);
       }
       if (!(i == 0 ? this->writes_[0] : this->writes_[1])) continue;
       const uint32_t channel = p * kPartChannels + row(0);

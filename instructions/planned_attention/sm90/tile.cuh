@@ -21,6 +21,7 @@
 
 #include "instructions/planned_attention/sm90/streams.cuh"
 #include "instructions/planned_attention/sums.h"
+#include "vm/device/typed_address.cuh"
 #include "vm/layout/slab_image.h"
 
 namespace serval::device::planned {
@@ -346,9 +347,13 @@ class Tile {
     const Query of = query(stream, form().tile_row(i));
     const uint32_t first_col = (head(stream) * heads_.count + of.head) * kHeadDim;
     const auto at = slab_image::place(op_.q_heads * kHeadDim, first_col + first);
-    return group_.tensor<&Op::output, std::byte>() + slab_image::piece_offset(op_.max_rows,
-                                                                              stream.item.first_row + of.row,
-                                                                              at.slab, at.piece + quad_lane);
+    return without_type(group_.tensor<&Op::output, std::byte>()) +
+           slab_image::piece_offset(op_.max_rows, stream.item.first_row + of.row, at.slab,
+                                    at.piece + quad_lane);
+  }
+  // Two neighbouring outputs in the output's type.
+  __device__ __forceinline__ uint32_t pack_output(float low, float high) const {
+    return pack_for<Config>(group_.tensor<&Op::output, std::byte>(), low, high);
   }
 
   const Op& op_;

@@ -62,8 +62,8 @@ __device__ __forceinline__ void SiluProduct::finish_tile(Role& role, const WarpT
   const auto at = slab_image::place(
       cols,
       (first_unit + tile.tile_half * tile_stream::kPairUnits + part.warpgroup * kWarpgroupWarps) * kUnitRows);
-  std::byte* to =
-      output + slab_image::piece_offset(image_rows, part.first_token + token, at.slab, at.piece + piece);
+  std::byte* to = without_type(output) +
+                  slab_image::piece_offset(image_rows, part.first_token + token, at.slab, at.piece + piece);
   auto& work = tile_stream::workspace(role.s);
   const auto* scales = reinterpret_cast<const float2*>(work.scales[part.buffer] + part.token(0, 0));
   const uint32_t* positions = work.positions[part.buffer] + token;
@@ -84,8 +84,9 @@ __device__ __forceinline__ void SiluProduct::finish_tile(Role& role, const WarpT
       for (uint32_t n = 0; n < kEights; ++n) {
         const float* of_eight = d + (block * kEights + n) * 4;
         const float2 scale = scales[(block * kEights + n) * 4];
-        outputs[n] = ptx::pack_bf16(silu_times(of_eight[0] * scale.x, of_eight[2] * scale.x),
-                                    silu_times(of_eight[1] * scale.y, of_eight[3] * scale.y));
+        outputs[n] =
+            pack_for<typename Role::Config>(output, silu_times(of_eight[0] * scale.x, of_eight[2] * scale.x),
+                                            silu_times(of_eight[1] * scale.y, of_eight[3] * scale.y));
       }
       const bool exists = positions[block * kTokens] != tile_stream::kNoToken;
       ptx::store_matrices<true>(put + block % tile_stream::kBuffers * kBufferBytes, outputs);

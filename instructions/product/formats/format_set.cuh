@@ -10,6 +10,8 @@ namespace serval::device::formats {
 // Formats are numbered in order; a tensor's address carries its format's number (vm/device/typed_address.h).
 template <class First, class... Others>
 struct FormatSet {
+  static constexpr uint32_t kCount = 1 + sizeof...(Others);
+  static constexpr bool kHasScales = First::kHasScales || (... || Others::kHasScales);
   // Calls visit(Format()) for format number `number`.
   template <class Visit>
   static __device__ __forceinline__ auto with(uint32_t number, Visit&& visit) {

@@ -426,7 +426,7 @@ __device__ __forceinline__ void run_storer(Shared<Config>& s, const Launch& laun
     if (role.buffer->stream != kNoStream) {
       Isa::with_stream(*role.buffer, [&]<class Stream>(const typename Stream::Plan& plan) {
         if constexpr (Stream::kConsumersStore) {
-          Stream::look_up(role, plan);
+          Stream::look_up(role, plan, [&](auto&& visit) { with_streaming_op<Isa, Stream>(role, visit); });
           signal_for_consumers(role);
         } else {
           const uint32_t storers = Stream::template storers<Config>(plan);

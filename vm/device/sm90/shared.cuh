@@ -39,6 +39,7 @@ struct KernelConfig {
   static constexpr bool kMultipliesTiles = false;
   static constexpr bool kTileOrder = false;  // adds up products in the order of kernels that multiply tiles
   static constexpr bool kHasPeers = false;   // for programs of several devices
+  static constexpr bool kHasE4M3 = false;    // also has code for weights in e4m3
   // Limit of pages in flight while the SM waits for counters: each page lengthens the queue in which the SM's
   // polls and activations wait.
   static constexpr uint32_t kPagesInFlightBeforeInputs = 3;
@@ -65,6 +66,7 @@ struct KernelConfig {
 // reads a page alone arrives twice.
 template <class Base, uint32_t kRingPagesOf>
 struct E4M3Config : Base {
+  static constexpr bool kHasE4M3 = true;
   static constexpr uint32_t kRingPages = kRingPagesOf;
   static constexpr uint32_t kRingPageBytes = (e4m3_image::kPageBytes + 127) / 128 * 128;
   static constexpr uint32_t kPageReaders = 2;
@@ -90,6 +92,7 @@ struct GemmConfig {
   static constexpr bool kMultipliesTiles = true;
   static constexpr bool kTileOrder = true;
   static constexpr bool kHasPeers = false;
+  static constexpr bool kHasE4M3 = false;
   static constexpr bool kHasWideTiles =
       false;  // wide tiles, of two matrices (instructions/product/orders/sm90/tile_stream.cuh)
   // The whole ring: a stage of many rows takes so long that slower polls do not matter.

@@ -8,6 +8,7 @@
 #include "vm/base/error.h"
 #include "vm/device/sm90/boxes.h"
 #include "vm/device/sm90/tensor_map_encoder.h"
+#include "vm/layout/e4m3_image.h"
 #include "vm/layout/kv_cache.h"
 #include "vm/layout/page_image.h"
 #include "vm/layout/units.h"
@@ -17,7 +18,6 @@ namespace {
 
 static_assert(sizeof(EncodedMap) == sizeof(CUtensorMap));
 
-constexpr uint32_t kSlabBytesOfUnit = 2 * page_image::kProductBytes;
 constexpr uint32_t kBoxOfRows = 32;
 
 constexpr uint32_t kBoxChannels = 64;  // 128 bytes
@@ -44,28 +44,32 @@ EncodedMap encode(const Matrix& m) {
   return out;
 }
 
-Matrix images_of(void* images, uint64_t rows, uint32_t cols, uint32_t units) {
+Matrix images_of(const WeightImages& images, uint32_t units) {
   constexpr uint32_t kWord = sizeof(uint32_t);
-  const uint64_t unit_bytes = page_image::unit_bytes(cols);
+  const auto [base, dtype, rows, cols] = images;
+  const bool e4m3 = dtype == DType::kE4M3;
+  const uint64_t unit_bytes = e4m3 ? e4m3_image::unit_bytes(cols) : page_image::unit_bytes(cols);
+  const uint32_t slab_bytes = e4m3 ? e4m3_image::kPairBytes : 2 * page_image::kProductBytes;
   return {.type = CU_TENSOR_MAP_DATA_TYPE_UINT32,
-          .base = images,
+          .base = base,
           .rows = (rows + kUnitRows - 1) / kUnitRows,
           .cols = unit_bytes / kWord,
           .row_bytes = unit_bytes,
           .matrix_bytes = 0,
           .box_rows = units,
-          .box_cols = kSlabBytesOfUnit / kWord,
+          .box_cols = slab_bytes / kWord,
           .swizzle = CU_TENSOR_MAP_SWIZZLE_NONE};
 }
 
 }  // namespace
 
-EncodedMap map_of_weights(void* images, uint64_t rows, uint32_t cols, uint32_t units) {
-  return encode(images_of(images, rows, cols, units));
+EncodedMap map_of_weights(const WeightImages& images, uint32_t units) {
+  return encode(images_of(images, units));
 }
 
-EncodedMap map_of_pairs(void* first, void* second, uint64_t rows, uint32_t cols, uint32_t units) {
-  Matrix both = images_of(first, rows, cols, units / 2);
+EncodedMap map_of_pairs(const WeightImages& images, void* second, uint32_t units) {
+  Matrix both = images_of(images, units / 2);
+  void* const first = images.base;
   if (std::less<>()(second, first) || first == second) {
     throw Error(ErrorKind::kRuntime,
                 "program: of two matrices that are multiplied together, the second must lie "
@@ -106,17 +110,17 @@ std::vector<EncodedMap> make_tensor_maps(const Program& program, const DeviceIsa
   for (uint32_t t = 0; t < boxes.size(); ++t) {
     const Tensor& tensor = program.tensors[t];
     void* const base = memory.base({t});
-    const auto cols = static_cast<uint32_t>(tensor.cols);
+    const WeightImages images{base, tensor.dtype, tensor.rows, static_cast<uint32_t>(tensor.cols)};
     EncodedMap& map = maps[size_t{t} * kMapsOfTensor];
     switch (boxes[t].kind) {
       case BoxKind::kNone:
         break;
       case BoxKind::kTiles:
-        map = map_of_weights(base, tensor.rows, cols, kTileUnits);
-        (&map)[1] = map_of_weights(base, tensor.rows, cols, kTileUnits / 2);
+        map = map_of_weights(images, kTileUnits);
+        (&map)[1] = map_of_weights(images, kTileUnits / 2);
         break;
       case BoxKind::kPairs:
-        map = map_of_pairs(base, memory.base(boxes[t].partner), tensor.rows, cols, kTileUnits);
+        map = map_of_pairs(images, memory.base(boxes[t].partner), kTileUnits);
         break;
       case BoxKind::kKvBlocks: {
         const uint64_t tokens = tensor.rows / tensor.head_dim * tensor.cols;  // of all blocks and heads

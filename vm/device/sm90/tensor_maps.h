@@ -7,6 +7,7 @@
 
 #include "vm/device/interpreter.h"
 #include "vm/device/isa.h"
+#include "vm/dtype.h"
 #include "vm/program.h"
 
 namespace serval {
@@ -16,12 +17,19 @@ struct alignas(128) EncodedMap {
   std::byte encoding[128];
 };
 
-// Map of the page images of [rows, cols] weights: one row of 32-bit words for each unit; boxes of `units`
-// units and one slab (vm/layout/slab_image.h). Throws Error(kRuntime) if CUDA refuses it.
-EncodedMap map_of_weights(void* images, uint64_t rows, uint32_t cols, uint32_t units);
+// Page images of [rows, cols] weights, of type kBF16 or kE4M3.
+struct WeightImages {
+  void* base;
+  DType dtype;
+  uint64_t rows;
+  uint32_t cols;
+};
+// Map of page images: one row of 32-bit words for each unit; boxes of `units` units and one slab
+// (vm/layout/slab_image.h). Throws Error(kRuntime) if CUDA refuses it.
+EncodedMap map_of_weights(const WeightImages& images, uint32_t units);
 // Map of two matrices of weights in one box: half of `units` from each. Also throws if the second does not
 // lie at a higher address than the first.
-EncodedMap map_of_pairs(void* first, void* second, uint64_t rows, uint32_t cols, uint32_t units);
+EncodedMap map_of_pairs(const WeightImages& images, void* second, uint32_t units);
 // Map of fp32 [rows, cols]: boxes of 32 rows and 32 columns, whose rows of 128 bytes are swizzled. Throws
 // likewise.
 EncodedMap map_of_rows(void* values, uint64_t rows, uint64_t cols);

@@ -103,8 +103,9 @@ __device__ __forceinline__ void AddToResidual::finish_tile(Role& role, const War
   const PieceOfRow mine(part);
   const uint32_t col =
       (part.warpgroup * kWarpgroupUnits + mine.group * residual::Piece::kUnits) * kUnitRows + mine.piece * 2;
-  residual::Piece piece({residual, norm, weighted, squares, image_rows, cols}, part.first_token + mine.token,
-                        first_unit * kUnitRows + (has ? col : 0), mine.piece);
+  using Piece = residual::PieceOf<Config::kHasE4M3>;
+  Piece piece({residual, norm, weighted, squares, image_rows, cols}, part.first_token + mine.token,
+              first_unit * kUnitRows + (has ? col : 0), mine.piece);
   const uint32_t* positions = workspace(role.s).positions[part.buffer] + mine.token;
   const LanePlaces places(part);
   // For another unit two bits of the offset change, swizzled or not.

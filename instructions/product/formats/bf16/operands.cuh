@@ -60,10 +60,18 @@ struct Bf16 {
     return {words.y, words.y, words.w, words.w};
   }
 
+  // Tiles: a unit's part of a slab, the offset of its second half, the first word of a slab in a unit, and
+  // whether sums have a scale for each row of weights.
+  static constexpr uint32_t kPieceBytes = 2 * page_image::kProductBytes;
+  static constexpr uint32_t kHighTerms = page_image::kProductBytes;
+  static constexpr bool kHasScales = false;
+  static constexpr bool kInFp16 = false;  // operands are fp16, and so are the activations
+  static __device__ __forceinline__ uint32_t word_of_slab(uint32_t slab) {
+    return slab * (kPieceBytes / sizeof(uint32_t));
+  }
   // A warp's operands of a tile's product: 16 rows, of two units, for two products of 16 columns. Loads half
-  // of each unit's piece (1 KiB: a slab's columns), beginning at `address`: terms[0] for columns in the
-  // slab's first 16, terms[1] for those 32 further on. `second`: bytes from the first unit's piece to the
-  // other's.
+  // of each unit's piece, beginning at `address`: terms[0] for columns in the slab's first 16, terms[1] for
+  // those 32 further on. `second`: bytes from the first unit's piece to the other's.
   using Terms = uint32_t[2][4];
   static __device__ __forceinline__ void load_terms(Terms& terms, uint32_t address, uint32_t second) {
     const uint4 a = ptx::shared_load(address), b = ptx::shared_load(address + second);

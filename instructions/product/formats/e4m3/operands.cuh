@@ -59,6 +59,24 @@ struct E4M3 {
     return e4m3_image::bytes_of_half(half_cols);
   }
 
+  // Tiles: as in formats::Bf16, with half as many bytes.
+  static constexpr uint32_t kPieceBytes = e4m3_image::kPairBytes;
+  static constexpr uint32_t kHighTerms = sizeof(uint2);
+  static constexpr bool kHasScales = true;
+  static constexpr bool kInFp16 = true;
+  // The scales after a page's two panels are left out.
+  static __device__ __forceinline__ uint32_t word_of_slab(uint32_t slab) {
+    return e4m3_image::slab_offset(slab) / sizeof(uint32_t);
+  }
+  using Terms = uint32_t[2][4];
+  static __device__ __forceinline__ void load_terms(Terms& terms, uint32_t address, uint32_t second) {
+    const uint2 a = ptx::shared_load_two_words(address), b = ptx::shared_load_two_words(address + second);
+    ptx::widen_e4m3(a.x, terms[0][0], terms[1][0]);
+    ptx::widen_e4m3(b.x, terms[0][1], terms[1][1]);
+    ptx::widen_e4m3(a.y, terms[0][2], terms[1][2]);
+    ptx::widen_e4m3(b.y, terms[0][3], terms[1][3]);
+  }
+
  private:
   static __device__ __forceinline__ uint4 widen(uint32_t low, uint32_t high) {
     uint4 words;

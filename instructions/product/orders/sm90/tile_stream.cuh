@@ -27,7 +27,7 @@
 
 #include <cstdint>
 
-#include "instructions/product/formats/bf16/operands.cuh"
+#include "instructions/product/formats/format_set.cuh"
 #include "instructions/product/operands.cuh"
 #include "instructions/product/orders/sm90/tile_stream/pages.cuh"
 #include "instructions/product/orders/sm90/tile_stream/products.cuh"
@@ -59,8 +59,9 @@ struct ProductOfRecord<Op> {
 };
 
 // The functions that vm/device/op.cuh requires of a stream.
-template <class Format>
+template <class... Formats>
 struct Stream {
+  using FormatSet = formats::FormatSet<Formats...>;
   static constexpr bool kConsumersStore = true;
   using Plan = tile_stream::Plan;
   using Shape = tile_stream::Shape;
@@ -108,7 +109,9 @@ struct Stream {
 #pragma unroll 1
       for (uint32_t part = 0; part < plan.shape.parts; ++part) {
         const uint32_t begin = plan.part_begin(part), end = plan.part_begin(part + 1);
-        load_slabs(role, plan, first, second, (plan.shape.first_slab + begin) * kSlabWords, end - begin);
+        FormatSet::with(plan.shape.format, [&](auto format) {
+          load_slabs<decltype(format)>(role, plan, first, second, plan.shape.first_slab + begin, end - begin);
+        });
         if (part + 1 < plan.shape.parts) issue_empty_pages(role, plan, tile);
       }
       if (plan.shape.adds != 0)
@@ -155,9 +158,9 @@ struct Stream {
   }
 
   // Run by the storers, one tile ahead of the consumers: finds out which tokens are computed, where their K
-  // and V are stored, and their scales.
-  template <class Role>
-  static __device__ __forceinline__ void look_up(Role& role, const Plan& plan) {
+  // and V are stored, and their scales; and the scales of the tile's rows of weights.
+  template <class Role, class WithOp>
+  static __device__ __forceinline__ void look_up(Role& role, const Plan& plan, WithOp&& with_op) {
     using Config = typename Role::Config;
     if (plan.tiles != 0) role.wait_inputs();
 #pragma unroll 1
@@ -168,6 +171,10 @@ struct Stream {
       for (uint32_t n = role.warp * kWarpThreads + role.lane; n < Config::kTileTokens;
            n += kStorerWarps * kWarpThreads)
         look_up_token(role, plan, plan.shape.first_row + tile * Config::kTileTokens + n, buffer, n);
+      if constexpr (FormatSet::kHasScales) {
+        if (plan.shape.format != 0)
+          with_op([&]<class T>(const T& op) { look_up_row_scales(role, op, buffer); });
+      }
       __syncwarp();
       if (role.lane == 0) ptx::mbarrier_arrive(&role.s.tokens_ready[buffer]);
     }
@@ -187,9 +194,10 @@ struct Stream {
   static __device__ __forceinline__ void work_on(Role& role, const Plan& plan, uint32_t tile, bool is_last,
                                                  WithOp&& with_op) {
     float d[Role::Config::kTileTokens / 2];
-    multiply_parts<Format>(role, plan, tile, d, [&] {
+    multiply_parts<FormatSet>(role, plan, tile, d, [&] {
       const WarpTile part = part_of(role, plan, tile);
       await_tokens(role, part);
+      scale_rows(role, plan, part, d);
       with_op([&]<class T>(const T& op) {
         if constexpr (requires { ProductOp<T>::epilogue(role, op).add_part(role, part, d); })
           ProductOp<T>::epilogue(role, op).add_part(role, part, d);
@@ -198,7 +206,23 @@ struct Stream {
     if (is_last) stamp(role, EventKind::kComputeEnd);
     const WarpTile part = part_of(role, plan, tile);
     await_tokens(role, part);
+    scale_rows(role, plan, part, d);
     with_op([&]<class T>(const T& op) { ProductOp<T>::epilogue(role, op).finish_tile(role, part, d); });
+  }
+  // Multiplies the sums with the scales of their rows of weights.
+  template <class Role, uint32_t kValues>
+  static __device__ __forceinline__ void scale_rows(Role& role, const Plan& plan, const WarpTile& part,
+                                                    float (&d)[kValues]) {
+    if constexpr (FormatSet::kHasScales) {
+      if (plan.shape.format == 0) return;
+      const bool pairs = plan.shape.units == Units::kPairs || plan.shape.units == Units::kWidePairs;
+      const uint32_t unit = pairs ? part.unit() / kWarpUnits : part.unit();
+      const float* scales = workspace(role.s).row_scales[part.buffer] + part.row_of_unit() +
+                            (part.tile_half * kTileUnits + unit) * kUnitRows;
+      const float first = scales[0], second = scales[(pairs ? kPairUnits : 1) * kUnitRows];
+#pragma unroll
+      for (uint32_t v = 0; v < kValues; ++v) d[v] *= v / 2 % 2 == 0 ? first : second;
+    }
   }
 
   template <class Config>
@@ -216,13 +240,18 @@ struct Stream {
       WideSums<Config> d;
       for (auto& half : d) clear_sums(half);
       const uint32_t slabs = Config::uniform(plan.slabs);
-      with_counts_saved(role, kWideHalves * slabs, panels_of<Config>(slabs),
-                        [&] { multiply_wide<Format>(role, WarpPieces(role, true), slabs, d); });
+      const uint32_t format = format_of<FormatSet, Config>(plan);
+      with_counts_saved(role, kWideHalves * slabs, panels_of<Config>(slabs), [&] {
+        FormatSet::with(format, [&]<class Format>(Format) {
+          multiply_wide(role, WarpPieces<Format>(role, true), slabs, d);
+        });
+      });
       if (is_last) stamp(role, EventKind::kComputeEnd);
       WarpTile part = part_of(role, plan, tile);
       await_tokens(role, part);
 #pragma unroll 1
       for (; part.tile_half < kWideHalves; ++part.tile_half) {
+        scale_rows(role, plan, part, d[0]);
         with_op([&]<class T>(const T& op) {
           using Epilogue = decltype(ProductOp<T>::epilogue(role, op));
           if constexpr (requires { Epilogue::kHasWideTiles; })
@@ -246,68 +275,73 @@ struct Stream {
     }
   }
 
-  // Loads `slabs` slabs, beginning at word `col` of the units.
-  template <class Role>
+  // Loads `slabs` slabs, the first of which is the units' slab number `slab`.
+  template <class Format, class Role>
   static __device__ __forceinline__ void load_slabs(Role& role, const Plan& plan, const Pages& first,
-                                                    const Pages& second, uint32_t col, uint32_t slabs) {
+                                                    const Pages& second, uint32_t slab, uint32_t slabs) {
     switch (plan.shape.units) {
       case Units::kNeighbours:
-        return load_boxes(role, first, col, slabs);
+        return load_boxes<Format>(role, first, slab, slabs);
       case Units::kHalf:
-        load_twice(role, first, first, col, kSlabWords, slabs / 2);
-        if (slabs % 2 != 0) load_half(role, first, col + (slabs - 1) * kSlabWords);
+        load_twice<Format>(role, first, first, slab, 1, slabs / 2);
+        if (slabs % 2 != 0) load_half<Format>(role, first, slab + slabs - 1);
         return;
       case Units::kNeighboursApart:
-        return load_twice(role, first, second, col, 0, slabs);
+        return load_twice<Format>(role, first, second, slab, 0, slabs);
       case Units::kPairs:
-        return load_pairs(role, first, col, slabs);
+        return load_pairs<Format>(role, first, slab, slabs);
       case Units::kWidePairs:
-        if constexpr (Role::Config::kHasWideTiles) load_wide_pairs(role, first, col, slabs);
+        if constexpr (Role::Config::kHasWideTiles) load_wide_pairs<Format>(role, first, slab, slabs);
     }
   }
-  template <class Role>
-  static __device__ __forceinline__ void load_boxes(Role& role, const Pages& from, uint32_t col,
+  template <class Format, class Role>
+  static __device__ __forceinline__ void load_boxes(Role& role, const Pages& from, uint32_t slab,
                                                     uint32_t pages) {
-    role.stream(pages, kPageBytes, role.recorder, [&](ptx::SharedAddress to, ptx::SharedAddress landed) {
-      ptx::tensor_load(to, from.map, from.unit, col, landed, from.policy);
-      col += kSlabWords;
-    });
+    const auto copy = [&](ptx::SharedAddress to, ptx::SharedAddress landed) {
+      ptx::tensor_load(to, from.map, from.unit, Format::word_of_slab(slab), landed, from.policy);
+      ++slab;
+    };
+    role.stream(pages, kWholePageBytes<Format>, role.recorder, copy);
   }
-  // Loads pages of two boxes of 8 units; the second box is `apart` words further on.
-  template <class Role>
+  // Loads pages of two boxes of 8 units; the second box is `apart` slabs further on.
+  template <class Format, class Role>
   static __device__ __forceinline__ void load_twice(Role& role, const Pages& first, const Pages& second,
-                                                    uint32_t col, uint32_t apart, uint32_t pages) {
-    role.stream(pages, kPageBytes, role.recorder, [&](ptx::SharedAddress to, ptx::SharedAddress landed) {
-      ptx::tensor_load(to, first.map, first.unit, col, landed, first.policy);
-      ptx::tensor_load(to + kPageBytes / 2, second.map, second.unit, col + apart, landed, first.policy);
-      col += kSlabWords + apart;
-    });
+                                                    uint32_t slab, uint32_t apart, uint32_t pages) {
+    const auto copy = [&](ptx::SharedAddress to, ptx::SharedAddress landed) {
+      ptx::tensor_load(to, first.map, first.unit, Format::word_of_slab(slab), landed, first.policy);
+      ptx::tensor_load(to + kHalfPageBytes<Format>, second.map, second.unit,
+                       Format::word_of_slab(slab + apart), landed, first.policy);
+      slab += 1 + apart;
+    };
+    role.stream(pages, kWholePageBytes<Format>, role.recorder, copy);
   }
-  template <class Role>
-  static __device__ __forceinline__ void load_half(Role& role, const Pages& from, uint32_t col) {
-    role.stream(1, kPageBytes / 2, role.recorder, [&](ptx::SharedAddress to, ptx::SharedAddress landed) {
-      ptx::tensor_load(to, from.map, from.unit, col, landed, from.policy);
-    });
+  template <class Format, class Role>
+  static __device__ __forceinline__ void load_half(Role& role, const Pages& from, uint32_t slab) {
+    const auto copy = [&](ptx::SharedAddress to, ptx::SharedAddress landed) {
+      ptx::tensor_load(to, from.map, from.unit, Format::word_of_slab(slab), landed, from.policy);
+    };
+    role.stream(1, kHalfPageBytes<Format>, role.recorder, copy);
   }
-  template <class Role>
-  static __device__ __forceinline__ void load_pairs(Role& role, const Pages& from, uint32_t col,
+  template <class Format, class Role>
+  static __device__ __forceinline__ void load_pairs(Role& role, const Pages& from, uint32_t slab,
                                                     uint32_t slabs) {
-    role.stream(slabs, kPageBytes, role.recorder, [&](ptx::SharedAddress to, ptx::SharedAddress landed) {
-      ptx::tensor_load_all(to, from.map, from.unit, col, landed, from.policy);
-      col += kSlabWords;
-    });
+    const auto copy = [&](ptx::SharedAddress to, ptx::SharedAddress landed) {
+      ptx::tensor_load_all(to, from.map, from.unit, Format::word_of_slab(slab), landed, from.policy);
+      ++slab;
+    };
+    role.stream(slabs, kWholePageBytes<Format>, role.recorder, copy);
   }
   // Loads one page of each slab for each half of the tile.
-  template <class Role>
-  static __device__ __forceinline__ void load_wide_pairs(Role& role, const Pages& from, uint32_t col,
+  template <class Format, class Role>
+  static __device__ __forceinline__ void load_wide_pairs(Role& role, const Pages& from, uint32_t slab,
                                                          uint32_t slabs) {
     uint32_t unit = from.unit;
     const auto copy = [&](ptx::SharedAddress to, ptx::SharedAddress landed) {
-      ptx::tensor_load_all(to, from.map, unit, col, landed, from.policy);
-      col += unit != from.unit ? kSlabWords : 0;
+      ptx::tensor_load_all(to, from.map, unit, Format::word_of_slab(slab), landed, from.policy);
+      slab += unit != from.unit ? 1 : 0;
       unit ^= from.unit ^ (from.unit + kPairUnits);
     };
-    role.stream(slabs * kWideHalves, kPageBytes, role.recorder, copy);
+    role.stream(slabs * kWideHalves, kWholePageBytes<Format>, role.recorder, copy);
   }
   // Issues empty pages for the sums of a K split that is not the last: as many as the tile's residual needs.
   template <class Role>
@@ -336,6 +370,25 @@ struct Stream {
     }
   }
 
+  // Scales of the record's rows, in the order of the pages of a tile: a matrix's units side by side, or half
+  // a page of each of two matrices.
+  template <class Role, class T>
+  static __device__ __forceinline__ void look_up_row_scales(Role& role, const T& op, uint32_t buffer) {
+    auto& scales = workspace(role.s).row_scales[buffer];
+    constexpr uint32_t kHalfUnits = matrices_of<T>() == 2 ? kPairUnits : kTileUnits;
+#pragma unroll 1
+    for (uint32_t n = role.warp * kWarpThreads + role.lane; n < sizeof(scales) / sizeof(float);
+         n += kStorerWarps * kWarpThreads) {
+      const uint32_t in_page = n / kUnitRows, half = in_page / kTileUnits;
+      const uint32_t matrix = in_page % kTileUnits / kHalfUnits;
+      const uint32_t unit = half * kHalfUnits + in_page % kHalfUnits;
+      if (unit >= op.num_units) continue;
+      const WeightUnit at = find_weights(op, op.first_unit + unit, matrix);
+      const std::byte* images = without_type(typed_weights<T>(*role.buffer, at.tensor));
+      const uint64_t offset = e4m3_image::scale_offset(product(op).cols, at.index, 0, n % kUnitRows);
+      scales[n] = ptx::load_constant(reinterpret_cast<const float*>(images + offset));
+    }
+  }
   template <class Role>
   static __device__ __forceinline__ void look_up_token(Role& role, const Plan& plan, uint32_t row,
                                                        uint32_t buffer, uint32_t n) {

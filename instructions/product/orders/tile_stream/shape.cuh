@@ -8,6 +8,7 @@
 #include "instructions/common/residual.h"
 #include "instructions/product/operands.cuh"
 #include "vm/device/architecture.cuh"
+#include "vm/device/typed_address.cuh"
 #include "vm/layout/kv_cache.h"
 #include "vm/layout/slab_image.h"
 #include "vm/layout/units.h"
@@ -63,6 +64,7 @@ struct Shape {
   uint32_t first_slab = 0;  // first of num_slabs slabs of the columns
   uint32_t num_slabs = 0;   // 0: all
   uint32_t parts = 1;       // K splits (common/column_parts.h)
+  uint32_t format = 0;      // of the weights (formats::FormatSet)
 };
 
 // Limits the product to columns [first, first + count): whole panels, except for the matrix's last.
@@ -110,6 +112,8 @@ struct Workspace {
   uint32_t positions[kBuffers][Config::kTileTokens];  // or kNoToken
   // Row of KV head 0 in the caches, counted in vectors of head_dim channels.
   uint32_t places[kBuffers][Config::kTileTokens];
+  // Of the tile's rows of weights, in the order of its pages, if weights have scales.
+  float row_scales[kBuffers][Config::kHasE4M3 ? kWideHalves * kTileUnits * kUnitRows : 1];
 };
 template <class Config>
 __device__ __forceinline__ Workspace<Config>& workspace(Shared<Config>& s) {
@@ -182,6 +186,7 @@ __device__ __forceinline__ Shape shape_of(const RecordBuffer& buffer, const Op& 
               .block_table = nullptr,
               .blocks_of_sequence = 0};
   if (whole.num_cols != whole.cols) take_columns(shape, whole.first_col, whole.num_cols);
+  shape.format = type_of(typed_weights<Op>(buffer, 0));
   if constexpr (requires { Op::kAddsTo; }) {
     shape.adds = 1;
     shape.parts = op.parts;

@@ -9,8 +9,11 @@
 
 namespace serval::device::tile_stream {
 
-inline constexpr uint32_t kPieceBytes = kPageBytes / kTileUnits;  // of a unit, in a slab
-inline constexpr uint32_t kSlabWords = kPieceBytes / sizeof(uint32_t);
+// Bytes of 8 units' pieces of a slab, and of 16.
+template <class Format>
+inline constexpr uint32_t kHalfPageBytes = kTileUnits / 2 * Format::kPieceBytes;
+template <class Format>
+inline constexpr uint32_t kWholePageBytes = kTileUnits* Format::kPieceBytes;
 inline constexpr uint32_t kResidualPart = 2;  // asks Stream::pages_of() for the residual instead of weights
 
 // Source of pages: weights, or the residual.

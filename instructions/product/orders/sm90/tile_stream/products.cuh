@@ -4,26 +4,25 @@
 
 #include <cstdint>
 
+#include "instructions/product/orders/sm90/tile_stream/pages.cuh"
 #include "instructions/product/orders/tile_stream/shape.cuh"
 #include "vm/device/sm90/roles.cuh"
 #include "vm/layout/slab_image.h"
 
 namespace serval::device::tile_stream {
 
-// A step multiplies half a slab: two products, each with four registers of weights.
-inline constexpr uint32_t kHighTerms = kPieceBytes / 2;  // bytes from a slab's low half to its high one
-
 // Offsets of a lane's operands in a page. A warp has two units: neighbours if the tile has one matrix, the
 // same unit of both if it has two.
+template <class Format>
 struct WarpPieces {
   uint32_t first;
   uint32_t second;  // distance from the first unit's piece
 
   template <class Role>
   __device__ __forceinline__ WarpPieces(const Role& role, bool pairs)
-      : first(role.warp * (pairs ? 1 : kWarpUnits) * kPieceBytes +
+      : first(role.warp * (pairs ? 1 : kWarpUnits) * Format::kPieceBytes +
               role.lane * static_cast<uint32_t>(sizeof(uint4))),
-        second(pairs ? kPageBytes / 2 : kPieceBytes) {}
+        second(pairs ? kHalfPageBytes<Format> : Format::kPieceBytes) {}
 };
 
 // A wgmma takes at most 128 tokens: threads of a 512-thread block have too few registers for 256.
@@ -34,19 +33,24 @@ struct Sums {
   static constexpr uint32_t kValues = kTokens / 2;
 };
 
-// Issues half of a slab's products as kInstructions wgmmas a product. The caller has executed wgmma_fence().
-template <class Config, uint32_t kInstructions = Sums<Config>::kInstructions>
-__device__ __forceinline__ void begin_half(ptx::WgmmaOperand rows, const uint32_t (&terms)[2][4],
+// Issues half of a slab's products: two, as kInstructions wgmmas each. The caller has executed wgmma_fence().
+template <class Format, class Config, uint32_t kInstructions = Sums<Config>::kInstructions>
+__device__ __forceinline__ void begin_half(ptx::WgmmaOperand rows, const typename Format::Terms& terms,
                                            float (&d)[Config::kTileTokens / 2], bool first) {
   constexpr uint32_t kValues = Sums<Config>::kValues;
 #pragma unroll
   for (uint32_t j = 0; j < 2; ++j) {
 #pragma unroll
-    for (uint32_t h = 0; h < kInstructions; ++h)
-      ptx::wgmma_bf16<kValues * 2>(
-          reinterpret_cast<float(&)[kValues]>(d[h * kValues]), terms[j],
-          rows + h * (kValues * 2 * slab_image::kRowBytes / 16) + j * 2 * ptx::kWgmmaNextTerms,
-          j != 0 || !first);
+    for (uint32_t h = 0; h < kInstructions; ++h) {
+      auto& sums = reinterpret_cast<float(&)[kValues]>(d[h * kValues]);
+      const ptx::WgmmaOperand operand =
+          rows + h * (kValues * 2 * slab_image::kRowBytes / 16) + j * 2 * ptx::kWgmmaNextTerms;
+      if constexpr (Format::kInFp16) {
+        ptx::wgmma_fp16<kValues * 2>(sums, terms[j], operand, j != 0 || !first);
+      } else {
+        ptx::wgmma_bf16<kValues * 2>(sums, terms[j], operand, j != 0 || !first);
+      }
+    }
   }
 }
 template <class Role>
@@ -71,17 +75,17 @@ struct Position {
 };
 
 // Finds the slabs of a tile's weights in the ring: one a page, or two.
-template <class Role>
+template <class Format, class Role>
 class Slabs {
  public:
-  __device__ __forceinline__ Slabs(Role& role, const WarpPieces& pieces, bool two_a_page)
+  __device__ __forceinline__ Slabs(Role& role, const WarpPieces<Format>& pieces, bool two_a_page)
       : role_(role), pieces_(pieces), two_a_page_(two_a_page) {}
 
   // Waits for slab `slab` and returns the address of the warp's operands in it.
   __device__ __forceinline__ uint32_t wait(const Position& at, uint32_t slab) const {
     const bool second = two_a_page_ && slab % 2 != 0;
     if (!second) role_.wait_next_page(at.page);
-    return page_address(role_, at.page) + pieces_.first + (second ? kPageBytes / 2 : 0);
+    return page_address(role_, at.page) + pieces_.first + (second ? kHalfPageBytes<Format> : 0);
   }
   // The warp has loaded its operands of slab `slab` out of `slabs`.
   __device__ __forceinline__ void free(Position& at, uint32_t slab, uint32_t slabs) const {
@@ -91,7 +95,7 @@ class Slabs {
 
  private:
   Role& role_;
-  const WarpPieces& pieces_;
+  const WarpPieces<Format>& pieces_;
   const bool two_a_page_;
 };
 
@@ -106,11 +110,11 @@ __device__ __forceinline__ void clear_sums(float (&d)[kValues]) {
 // d += weights × activations, for tiles of many tokens. The operands of one half of a slab are loaded while
 // the other half is multiplied. This takes 16 registers, which is all that the sums leave.
 template <class Format, uint32_t kInstructions, class Role>
-__device__ __forceinline__ void multiply_halves(Role& role, const WarpPieces& pieces, bool two_a_page,
+__device__ __forceinline__ void multiply_halves(Role& role, const WarpPieces<Format>& pieces, bool two_a_page,
                                                 uint32_t slabs, float (&d)[Role::Config::kTileTokens / 2]) {
   using Config = typename Role::Config;
   Position at(role);
-  const Slabs weights(role, pieces, two_a_page);
+  const Slabs<Format, Role> weights(role, pieces, two_a_page);
 #pragma unroll 1
   for (uint32_t slab = 0; slab < slabs; ++slab, ++at.panel) {
     typename Format::Terms low, high;
@@ -120,13 +124,13 @@ __device__ __forceinline__ void multiply_halves(Role& role, const WarpPieces& pi
     Format::load_terms(low, from, pieces.second);
     role.wait_next_panel(at.panel);
     ptx::wgmma_fence();
-    begin_half<Config, kInstructions>(rows, low, d, slab == 0);
+    begin_half<Format, Config, kInstructions>(rows, low, d, slab == 0);
     ptx::wgmma_commit();
     ptx::wgmma_wait<1>();  // waits for the previous slab
     if (slab > 0) role.free_panel(at.panel - 1, at.lane);
-    Format::load_terms(high, from + kHighTerms, pieces.second);
+    Format::load_terms(high, from + Format::kHighTerms, pieces.second);
     ptx::wgmma_fence();
-    begin_half<Config, kInstructions>(rows + ptx::kWgmmaNextTerms, high, d, false);
+    begin_half<Format, Config, kInstructions>(rows + ptx::kWgmmaNextTerms, high, d, false);
     ptx::wgmma_commit();
     weights.free(at, slab, slabs);
   }
@@ -143,7 +147,7 @@ class PairedSlabs {
   using Config = typename Role::Config;
   static_assert(Config::kPanelSlabs == 2);
 
-  __device__ __forceinline__ PairedSlabs(Role& role, const WarpPieces& pieces)
+  __device__ __forceinline__ PairedSlabs(Role& role, const WarpPieces<Format>& pieces)
       : role_(role),
         second_(pieces.second),
         lane_(ptx::thread_index() % kWarpThreads),
@@ -193,19 +197,19 @@ class PairedSlabs {
 
 // multiply_halves() for few tokens: keeps two whole slabs in flight.
 template <class Format, class Role>
-__device__ __forceinline__ void multiply_slabs(Role& role, const WarpPieces& pieces, bool two_a_page,
+__device__ __forceinline__ void multiply_slabs(Role& role, const WarpPieces<Format>& pieces, bool two_a_page,
                                                uint32_t slabs, float (&d)[Role::Config::kTileTokens / 2]) {
   using Config = typename Role::Config;
   PairedSlabs<Format, Role> at(role, pieces);
   typename Format::Terms low[2], high[2];
   const auto load = [&](uint32_t k, uint32_t offset) {
     at.load(low[k], offset);
-    at.load(high[k], offset + kHighTerms);
+    at.load(high[k], offset + Format::kHighTerms);
   };
   const auto begin = [&](ptx::WgmmaOperand rows, uint32_t k, bool first) {
     ptx::wgmma_fence();
-    begin_half<Config>(rows, low[k], d, first);
-    begin_half<Config>(rows + ptx::kWgmmaNextTerms, high[k], d, false);
+    begin_half<Format, Config>(rows, low[k], d, first);
+    begin_half<Format, Config>(rows + ptx::kWgmmaNextTerms, high[k], d, false);
     ptx::wgmma_commit();
   };
   uint32_t slab = 0;
@@ -221,7 +225,7 @@ __device__ __forceinline__ void multiply_slabs(Role& role, const WarpPieces& pie
       at.wait_page();
     }
     ptx::wgmma_wait<1>();  // the previous panel has been multiplied
-    load(1, two_a_page ? kPageBytes / 2 : 0);
+    load(1, two_a_page ? kHalfPageBytes<Format> : 0);
     if (slab > 0) at.free_previous_panel();
     begin(rows + at.kNextSlab, 1, false);
     at.free_page();
@@ -245,7 +249,7 @@ __device__ __forceinline__ void multiply_slabs(Role& role, const WarpPieces& pie
 // multiply_slabs() for a wide tile: each slab of activations meets one page for each half of the tile, in two
 // steps, since twice the sums leave few registers for operands.
 template <class Format, class Role>
-__device__ __forceinline__ void multiply_wide(Role& role, const WarpPieces& pieces, uint32_t slabs,
+__device__ __forceinline__ void multiply_wide(Role& role, const WarpPieces<Format>& pieces, uint32_t slabs,
                                               WideSums<typename Role::Config>& d) {
   using Config = typename Role::Config;
   PairedSlabs<Format, Role> at(role, pieces);
@@ -265,14 +269,14 @@ __device__ __forceinline__ void multiply_wide(Role& role, const WarpPieces& piec
       ptx::wgmma_wait<1>();
       at.load(low, 0);
       ptx::wgmma_fence();
-      begin_half<Config>(rows, low, d[half], slab == 0);
+      begin_half<Format, Config>(rows, low, d[half], slab == 0);
       ptx::wgmma_commit();
       ptx::wgmma_wait<1>();
       if (half == 0 && of_panel == 0 && slab > 0)
         at.free_previous_panel();  // everything before it has been multiplied
-      at.load(high, kHighTerms);
+      at.load(high, Format::kHighTerms);
       ptx::wgmma_fence();
-      begin_half<Config>(rows + ptx::kWgmmaNextTerms, high, d[half], false);
+      begin_half<Format, Config>(rows + ptx::kWgmmaNextTerms, high, d[half], false);
       ptx::wgmma_commit();
       at.free_page();
     }
@@ -318,6 +322,10 @@ __device__ __forceinline__ void with_counts_saved(Role& role, uint32_t pages, ui
   role.next_panel = Role::Config::uniform(role.next_panel) + panels;
 }
 
+template <class FormatSet, class Config>
+__device__ __forceinline__ uint32_t format_of(const Plan& plan) {
+  return FormatSet::kCount > 1 ? Config::uniform(plan.shape.format) : 0;
+}
 // True if the first wgmma covers all tokens of the tile, so that a second one would multiply nothing.
 template <class Config>
 __device__ __forceinline__ bool fits_first_instruction(const Plan& plan, uint32_t tile) {
@@ -326,18 +334,18 @@ __device__ __forceinline__ bool fits_first_instruction(const Plan& plan, uint32_
 }
 
 // d = weights × activations of token tile `tile`, over the role's next `slabs` slabs.
-template <class Format, class Role>
+template <class FormatSet, class Role>
 __device__ __forceinline__ void multiply(Role& role, const Plan& plan, uint32_t tile, uint32_t slabs,
                                          float (&d)[Role::Config::kTileTokens / 2]) {
   using Config = typename Role::Config;
-  const WarpPieces pieces(role,
-                          Config::uniform(static_cast<uint32_t>(plan.shape.units == Units::kPairs)) != 0);
   clear_sums(d);
   if (Config::uniform(plan.shape.units == Units::kHalf && role.warp >= kWarpgroupWarps ? 1 : 0) != 0)
     return skip_slabs(role, slabs);
   const bool two_a_page = Config::uniform(plan.two_slabs_a_page() ? 1 : 0) != 0;
+  const bool pairs = Config::uniform(static_cast<uint32_t>(plan.shape.units == Units::kPairs)) != 0;
   const uint32_t pages = two_a_page ? (slabs + 1) / 2 : slabs;
-  with_counts_saved(role, pages, panels_of<Config>(slabs), [&] {
+  const auto multiply_as = [&]<class Format>(Format) {
+    const WarpPieces<Format> pieces(role, pairs);
     if constexpr (Config::kTileTokens <= 64) {
       multiply_slabs<Format>(role, pieces, two_a_page, slabs, d);
     } else if (fits_first_instruction<Config>(plan, tile)) {
@@ -345,19 +353,22 @@ __device__ __forceinline__ void multiply(Role& role, const Plan& plan, uint32_t 
     } else {
       multiply_halves<Format, Sums<Config>::kInstructions>(role, pieces, two_a_page, slabs, d);
     }
-  });
+  };
+  const uint32_t format = format_of<FormatSet, Config>(plan);
+  with_counts_saved(role, pages, panels_of<Config>(slabs), [&] { FormatSet::with(format, multiply_as); });
 }
 
 // d = weights × activations of token tile `tile` over the last K split. Calls add() after each split before
 // it.
-template <class Format, class Role, class Add>
+template <class FormatSet, class Role, class Add>
 __device__ __forceinline__ void multiply_parts(Role& role, const Plan& plan, uint32_t tile,
                                                float (&d)[Role::Config::kTileTokens / 2], Add&& add) {
   using Config = typename Role::Config;
   const uint32_t parts = Config::uniform(plan.shape.parts);
 #pragma unroll 1
   for (uint32_t part = 0;; ++part) {
-    multiply<Format>(role, plan, tile, Config::uniform(plan.part_begin(part + 1) - plan.part_begin(part)), d);
+    multiply<FormatSet>(role, plan, tile, Config::uniform(plan.part_begin(part + 1) - plan.part_begin(part)),
+                        d);
     if (part + 1 == parts) return;
     add();
   }
