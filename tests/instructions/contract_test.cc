@@ -437,7 +437,7 @@ bool is_product_input(Image image) {
 // other tensors fit.
 bool is_other_format(const Tensor& tensor, DType dtype) {
   return (tensor.image == Image::kPages && dtype == DType::kE4M3) ||
-         (tensor.image == Image::kActivation && dtype == DType::kF16);
+         (is_product_input(tensor.image) && dtype == DType::kF16);
 }
 
 // A product's input and weights fit each other; what an instruction writes for a product is that product's.
