@@ -133,7 +133,7 @@ void check_options(const EngineOptions& options) {
   check_weight_formats(options);
   if (!options.program.empty()) check_program_options(options);
   if (!options.policy.empty()) require_one_of("policy", options.policy, policy_names());
-  if (!options.chat_template.empty() && !ChatTemplate::can_be_chosen(options.chat_template)) {
+  if (!options.chat_template.empty() && !ChatTemplate::exists(options.chat_template)) {
     throw Error(ErrorKind::kUsage,
                 fmt::format("chat_template: '{}'; expected one of {}, or a file", options.chat_template,
                             fmt::join(ChatTemplate::names(), ", ")));

@@ -100,7 +100,7 @@ std::optional<ChatTemplate> add_chat_template(TextModel& text, const ModelSource
   try {
     const Tokenizer& tokenizer = model.tokenizer;
     const ChatTemplate chat =
-        name.empty() ? source.files->chat_template(tokenizer) : ChatTemplate::chosen(name, tokenizer);
+        name.empty() ? source.files->chat_template(tokenizer) : ChatTemplate::of_name(name, tokenizer);
     text.chat_template = chat.name();
     text.chat_template_text = chat.source();
     text.formats = formats_of_template(chat.source());

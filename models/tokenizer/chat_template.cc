@@ -211,7 +211,7 @@ std::vector<std::string> ChatTemplate::names() {
   return names;
 }
 
-bool ChatTemplate::can_be_chosen(const std::string& name_or_file) {
+bool ChatTemplate::exists(const std::string& name_or_file) {
   std::error_code none;
   return find_built_in(name_or_file) != nullptr || std::filesystem::is_regular_file(name_or_file, none);
 }
@@ -240,9 +240,9 @@ ChatTemplate ChatTemplate::of_text(std::string_view jinja, std::string where, st
   return ChatTemplate(std::move(loaded));
 }
 
-ChatTemplate ChatTemplate::chosen(const std::string& name_or_file, const Tokenizer& tokenizer) {
+ChatTemplate ChatTemplate::of_name(const std::string& name_or_file, const Tokenizer& tokenizer) {
   const BuiltIn* found = find_built_in(name_or_file);
-  if (found == nullptr && can_be_chosen(name_or_file)) {
+  if (found == nullptr && exists(name_or_file)) {
     return of_text(read_text_file(name_or_file, jinja::kMaxTemplateBytes), name_or_file, name_or_file,
                    tokenizer);
   }

@@ -62,9 +62,9 @@ class ChatTemplate {
 
   // A built-in template (one of names()) or a file with a template. Throws Error(kUsage) if it is neither,
   // Error(kRuntime) if the vocabulary lacks a built-in template's tokens, and as of_text().
-  static ChatTemplate chosen(const std::string& name_or_file, const Tokenizer& tokenizer);
+  static ChatTemplate of_name(const std::string& name_or_file, const Tokenizer& tokenizer);
   static std::vector<std::string> names();
-  static bool can_be_chosen(const std::string& name_or_file);
+  static bool exists(const std::string& name_or_file);
 
   // Name of the built-in template, or of the file that contains the template.
   const std::string& name() const;

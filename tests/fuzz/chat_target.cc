@@ -121,7 +121,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const bool prompt = (switches & kGenerationPrompt) != 0;
   const ChatTemplate format =
-      ChatTemplate::chosen((switches & kChatMl) != 0 ? "chatml" : "llama3", tokenizer);
+      ChatTemplate::of_name((switches & kChatMl) != 0 ? "chatml" : "llama3", tokenizer);
   accepts([&] { check_conversation(tokenizer, format, messages, prompt); });
   accepts([&] {
     check_tokens(tokenizer, ChatTemplate::of_text(parts[0], "template", "", tokenizer), messages, prompt);

@@ -55,7 +55,7 @@ ProgressCallback drawn_by(ProgressBar& bar, const ProgressCallback& also = {}) {
 }
 
 std::string parse_chat_template(const FlagValue& value) {
-  if (ChatTemplate::can_be_chosen(value.text)) return value.text;
+  if (ChatTemplate::exists(value.text)) return value.text;
   reject(value, fmt::format("is not one of {}, and not a file", fmt::join(ChatTemplate::names(), ", ")));
 }
 
