@@ -39,7 +39,7 @@ class Backend {
   // after run() has called on_begun. After a launch without on_begun, rows, slots and control contain what
   // the program left in them. Output and top always do: in on_pass read only these, and only what completed
   // passes wrote. For each token of a slot with masks, a launch waits for the token's mask
-  // (StateBlock::give_mask), at most the stall timeout. As soon as a token is delivered, the next token's
+  // (StateBlock::publish_mask), at most the stall timeout. As soon as a token is delivered, the next token's
   // mask may be written.
   virtual StateBlock& state() = 0;
   // The limits in state(), those of the largest program.

@@ -154,7 +154,7 @@ void* HostBackend::state_memory(const Tensor& tensor) {
   if (tensor.device > 0) return memory_.at({tensor.name, tensor.device}).base();
   if (tensor.name == state_tensor::kHostStop) return &host_stop_;
   if (const std::optional<size_t> offset = state_.layout.offset_of(tensor.name))
-    return (state_.layout.stays_with_host(*offset) ? state_ : own_state_).memory() + *offset;
+    return (state_.layout.is_in_host_memory(*offset) ? state_ : own_state_).memory() + *offset;
   throw Error(ErrorKind::kRuntime,
               fmt::format("program: tensor '{}': unknown part of the state", tensor.name));
 }

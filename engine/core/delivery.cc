@@ -13,11 +13,11 @@ DeferredOutput::DeferredOutput(PlannedLaunch of, const PassOutput& output)
   top.assign(first_top.begin(), first_top.end());
 }
 
-void Delivery::give_masks(const PlannedLaunch& launch, const PassOutput& output) {
+void Delivery::publish_masks(const PlannedLaunch& launch, const PassOutput& output) {
   for (const LaunchShare& share : launch.shares) {
     if (!share.logit_row || !share.sequence->is_constrained()) continue;
     const OutputToken& drawn = output.tokens[*share.logit_row];
-    if (drawn.finish == FinishReason::kNone) state_.give_mask(*share.sequence, drawn);
+    if (drawn.finish == FinishReason::kNone) state_.publish_mask(*share.sequence, drawn);
   }
 }
 

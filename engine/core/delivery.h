@@ -53,7 +53,7 @@ class Delivery {
 
   // Gives the masks for the next pass of the launch, whose sampler waits for them, even if it was asked to be
   // the last: so masks come before all other work on a pass's tokens.
-  void give_masks(const PlannedLaunch& launch, const PassOutput& output);
+  void publish_masks(const PlannedLaunch& launch, const PassOutput& output);
   // The launch in flight runs on to the end of its pass; its tokens are dropped.
   void release_masks(const PlannedLaunch& launch);
   // Gives each sequence its token and flushes the events. Throws Error(kDeviceFault) if one is missing.

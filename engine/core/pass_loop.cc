@@ -153,7 +153,7 @@ void PassLoop::after_pass(uint32_t pass) {
   if (pass == 0) stats_.rows += current_.rows;
   const PassOutput output{pass, now, backend_.state().output[pass], backend_.state().top};
   if (next_ && pass + 1 == current_.passes && is_as_expected(output)) return defer(output);
-  if (pass + 1 < current_.passes) delivery_.give_masks(current_, output);
+  if (pass + 1 < current_.passes) delivery_.publish_masks(current_, output);
   delivery_.deliver(current_, output);
   if (launch_is_stale(now)) backend_.request_stop();
 }
@@ -199,7 +199,7 @@ void PassLoop::deliver_deferred() {
 // the next launch and writes its state. Sequences in flight keep their slots and blocks.
 void PassLoop::while_running() {
   if (deferred_) {
-    delivery_.give_masks(deferred_->launch, deferred_->output());
+    delivery_.publish_masks(deferred_->launch, deferred_->output());
     deliver_deferred();
     running_.retire(waiting_);
   }

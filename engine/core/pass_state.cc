@@ -38,7 +38,7 @@ void PassState::write_row(uint32_t r, const PlannedRow& planned, const Sequence&
   if (!is_known) row_of_token_[sequence.slot()] = r;
   if (planned.draws && is_known && sequence.is_constrained()) {
     sequence.write_mask(state_.mask_of(sequence.slot()));
-    state_.give_mask(sequence.slot(), planned.position + 1);
+    state_.publish_mask(sequence.slot(), planned.position + 1);
   }
   state_.rows[r] = {.active = 1,
                     .wants_logits = planned.wants_logits(),
@@ -99,11 +99,11 @@ void PassState::write_token(const Sequence& sequence, int32_t token) {
   state_.history_of(slot)[sequence.length()] = token;
 }
 
-void PassState::give_mask(const Sequence& sequence, const OutputToken& drawn) {
+void PassState::publish_mask(const Sequence& sequence, const OutputToken& drawn) {
   const bool is_dropped = sequence.finished() || drawn.valid == 0 || drawn.position != sequence.length();
   if (is_dropped) return release_mask(sequence);
   sequence.write_mask(state_.mask_of(sequence.slot()), drawn.token);
-  state_.give_mask(sequence.slot(), drawn.position + 1);
+  state_.publish_mask(sequence.slot(), drawn.position + 1);
 }
 
 }  // namespace serval

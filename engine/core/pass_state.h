@@ -33,9 +33,9 @@ class PassState {
   void write_token(const Sequence& sequence, int32_t token);
   // For a constrained sequence whose launch goes on: gives the mask for the token that follows `drawn`, which
   // is not accepted yet. If it will not be accepted, any mask does.
-  void give_mask(const Sequence& sequence, const OutputToken& drawn);
+  void publish_mask(const Sequence& sequence, const OutputToken& drawn);
   // The launch no longer waits for this sequence's masks; the tokens that it draws are dropped.
-  void release_mask(const Sequence& sequence) { state_.give_mask(sequence.slot(), kAnyPosition); }
+  void release_mask(const Sequence& sequence) { state_.publish_mask(sequence.slot(), kAnyPosition); }
 
  private:
   void write_history(const Sequence& sequence);

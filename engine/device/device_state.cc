@@ -44,7 +44,8 @@ void* DeviceState::device_address(const std::string& name, uint32_t rank) const 
   const std::optional<size_t> offset = host_.layout.offset_of(name);
   if (!offset)
     throw Error(ErrorKind::kRuntime, fmt::format("program: tensor '{}': unknown part of the state", name));
-  return (host_.layout.stays_with_host(*offset) ? pinned_.device_data() : copies_.at(rank).data()) + *offset;
+  return (host_.layout.is_in_host_memory(*offset) ? pinned_.device_data() : copies_.at(rank).data()) +
+         *offset;
 }
 
 void DeviceState::bind(const Program& program, DeviceMemory& memory) const {

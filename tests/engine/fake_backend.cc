@@ -206,7 +206,7 @@ int32_t FakeBackend::next_allowed(const PassRow& row, int32_t token) {
   if (!is_released) {
     EXPECT_TRUE(mask_allows(mask, static_cast<uint32_t>(token)));
     std::ranges::fill(mask, 0);
-    state_.give_mask(row.slot, 0);
+    state_.publish_mask(row.slot, 0);
   }
   return token;
 }

@@ -33,11 +33,11 @@ inline int32_t only_token_at(uint32_t position, const StateLimits& limits) {
 }
 
 // Allows the first sequence a single token at this position.
-inline void give_mask_of_one_token(const StateBlock& state, uint32_t position) {
+inline void publish_mask_of_one_token(const StateBlock& state, uint32_t position) {
   const auto token = static_cast<uint32_t>(only_token_at(position, state.limits));
   std::ranges::fill(state.mask_of(0), 0U);
   state.mask_of(0)[token / kTokensOfMaskWord] = 1U << token % kTokensOfMaskWord;
-  state.give_mask(0, position);
+  state.publish_mask(0, position);
 }
 
 // Each mask allows one token, so a mask that is read too early or too late changes the tokens. The first is
@@ -53,9 +53,9 @@ inline void expect_launches_to_wait_for_masks(Backend& backend, uint32_t passes)
     EXPECT_EQ(backend.state().output[pass][1].valid, 1U);
     ++drawn;
     if (pass % 7 == 3) std::this_thread::sleep_for(kLate);
-    give_mask_of_one_token(state, pass + 2);
+    publish_mask_of_one_token(state, pass + 2);
   };
-  backend.run({.passes = passes}, on_pass, [&] { give_mask_of_one_token(state, 1); });
+  backend.run({.passes = passes}, on_pass, [&] { publish_mask_of_one_token(state, 1); });
   EXPECT_EQ(drawn, passes);
 }
 
@@ -70,16 +70,16 @@ inline void expect_a_mask_for_any_position_to_stay(Backend& backend, uint32_t pa
     EXPECT_EQ(backend.state().output[pass][0].token, 9);
     ++drawn;
   };
-  backend.run({.passes = passes}, on_pass, [&] { state.give_mask(0, kAnyPosition); });
+  backend.run({.passes = passes}, on_pass, [&] { state.publish_mask(0, kAnyPosition); });
   EXPECT_EQ(drawn, passes);
 }
 
 // `backend` must have a short stall timeout.
 inline void expect_a_mask_that_does_not_come_to_be_a_fault(Backend& backend) {
   begin_masked_passes(backend);
-  backend.state().give_mask(0, 0);
+  backend.state().publish_mask(0, 0);
   try {
-    backend.run({.passes = 3}, {}, [&] { give_mask_of_one_token(backend.state(), 1); });
+    backend.run({.passes = 3}, {}, [&] { publish_mask_of_one_token(backend.state(), 1); });
     ADD_FAILURE() << "the second pass did not wait";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kDeviceFault);

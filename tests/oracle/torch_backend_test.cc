@@ -73,7 +73,7 @@ TEST_F(TorchBackendTest, DrawsWhatAMaskAllows) {
     state.slots[0].extras = extras_of(state.slots[0]);
     std::ranges::fill(state.mask_of(0), 0);
     state.mask_of(0)[2] = 1U << 5;
-    state.give_mask(0, kAnyPosition);
+    state.publish_mask(0, kAnyPosition);
     EXPECT_EQ(run(*backend, 1)[6].token, 69) << backend->name();
   }
 }

@@ -55,7 +55,7 @@ struct StateLayout {
   // block.
   std::optional<size_t> offset_of(std::string_view tensor) const;
   // True if programs access the part at this offset in the host's block, not in a copy.
-  bool stays_with_host(size_t offset) const { return offset >= output; }
+  bool is_in_host_memory(size_t offset) const { return offset >= output; }
 };
 
 // The host's state block. Movable; not thread-safe.
@@ -108,7 +108,7 @@ class StateBlock {
   }
   // Publishes mask_of() the slot for the token at `position`, or for any (kAnyPosition). May be called while
   // a launch runs; its `sample` may then read the mask until the token's pass has ended.
-  void give_mask(uint32_t slot, uint32_t position) const {
+  void publish_mask(uint32_t slot, uint32_t position) const {
     mask_position(slot).store(position, std::memory_order_release);
   }
   // True if mask_of() the slot is for the token at `position`.

@@ -34,11 +34,11 @@ TEST(StateBlock, HasPartsOfTheSizeOfItsLimits) {
 TEST(StateBlock, HasAMaskOnceItIsGiven) {
   const StateBlock block(limits_of(16, 3));
   EXPECT_FALSE(block.has_mask(2, 1));
-  block.give_mask(2, 41);
+  block.publish_mask(2, 41);
   EXPECT_TRUE(block.has_mask(2, 41));
   EXPECT_FALSE(block.has_mask(2, 42));
   EXPECT_FALSE(block.has_mask(1, 41));
-  block.give_mask(2, kAnyPosition);
+  block.publish_mask(2, kAnyPosition);
   EXPECT_TRUE(block.has_mask(2, 42));
   for (uint32_t slot = 0; slot < 3; ++slot) {
     for (const uint32_t word : block.mask_of(slot))
