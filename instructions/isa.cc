@@ -219,7 +219,7 @@ bool multiplies_tiles(const Program& program) {
 }
 bool multiplies_tiles(std::span<const Instruction> instructions, uint32_t rows) {
   const uint32_t cols = first_square_cols(instructions);
-  return cols != 0 ? cols == kSquareColsOfGemm : rows > kDefaultRows;
+  return cols != 0 ? cols == kSquareColsOfTiles : rows > kDefaultRows;
 }
 
 bool has_tile_order(const Program& program) {
@@ -250,7 +250,7 @@ bool has_wide_tiles(const Program& program) {
   return std::ranges::any_of(program.instructions, [](const Instruction& i) {
     if (i.opcode != static_cast<uint16_t>(Opcode::kGateUpSilu)) return false;
     const auto op = i.as<GateUpSilu>();
-    return op.square_cols == kSquareColsOfGemm && op.num_units > kUnitsOfPairTile;
+    return op.square_cols == kSquareColsOfTiles && op.num_units > kUnitsOfPairTile;
   });
 }
 bool has_heads_of(const Program& program, uint32_t head_dim) {

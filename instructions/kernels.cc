@@ -15,15 +15,15 @@ constexpr KernelTraits kKernels[] = {
 #define SERVAL_KERNEL(Name, ...) kernel_traits::Name,
 #define SERVAL_E4M3_KERNEL(Name, ...) kernel_traits::Name,
 #define SERVAL_TILE_ORDER_KERNEL(Name, ...) kernel_traits::Name,
-#define SERVAL_GEMM_KERNEL(Name, ...) kernel_traits::Name,
-#define SERVAL_E4M3_GEMM_KERNEL(Name, ...) kernel_traits::Name,
+#define SERVAL_TILE_KERNEL(Name, ...) kernel_traits::Name,
+#define SERVAL_E4M3_TILE_KERNEL(Name, ...) kernel_traits::Name,
 #define SERVAL_RANKS_KERNEL(Name, ...) kernel_traits::Name,
 #include "instructions/sm90/kernels.def"
 #undef SERVAL_KERNEL
 #undef SERVAL_E4M3_KERNEL
 #undef SERVAL_TILE_ORDER_KERNEL
-#undef SERVAL_GEMM_KERNEL
-#undef SERVAL_E4M3_GEMM_KERNEL
+#undef SERVAL_TILE_KERNEL
+#undef SERVAL_E4M3_TILE_KERNEL
 #undef SERVAL_RANKS_KERNEL
 };
 static_assert(std::ranges::all_of(kKernels, [](const KernelTraits& k) {
@@ -65,7 +65,7 @@ bool takes_wide_tiles(uint32_t rows, uint32_t head_dim) {
   return kernel != std::end(kKernels) && kernel->wide_tiles;
 }
 
-uint32_t gemm_ring_pages() {
+uint32_t tile_ring_pages() {
   return least_ring_pages([](const KernelTraits& kernel) { return kernel.tile_rows > 0; });
 }
 

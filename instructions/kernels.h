@@ -58,7 +58,7 @@ constexpr KernelTraits of_e4m3(KernelTraits base, const char* name, uint32_t rin
   inline constexpr KernelTraits Name = {                                                   \
       #Name, 1,     head_dim, false, ring_pages, scratch_kib, activation_rows,             \
       0,     false, false,    false, true,       false};
-#define SERVAL_GEMM_KERNEL(Name, rows, tile_rows, head_dim, single_rows, wide_tiles, ring_pages, \
+#define SERVAL_TILE_KERNEL(Name, rows, tile_rows, head_dim, single_rows, wide_tiles, ring_pages, \
                            scratch_kib)                                                          \
   inline constexpr KernelTraits Name = {#Name,                                                   \
                                         rows,                                                    \
@@ -73,15 +73,15 @@ constexpr KernelTraits of_e4m3(KernelTraits base, const char* name, uint32_t rin
                                         single_rows != 0,                                        \
                                         false,                                                   \
                                         false};
-#define SERVAL_E4M3_GEMM_KERNEL(Name, Base) \
+#define SERVAL_E4M3_TILE_KERNEL(Name, Base) \
   inline constexpr KernelTraits Name = of_e4m3(Base, #Name, Base.ring_pages);
 #define SERVAL_RANKS_KERNEL(Name, Base) inline constexpr KernelTraits Name = of_ranks(Base, #Name);
 #include "instructions/sm90/kernels.def"
 #undef SERVAL_KERNEL
 #undef SERVAL_E4M3_KERNEL
 #undef SERVAL_TILE_ORDER_KERNEL
-#undef SERVAL_GEMM_KERNEL
-#undef SERVAL_E4M3_GEMM_KERNEL
+#undef SERVAL_TILE_KERNEL
+#undef SERVAL_E4M3_TILE_KERNEL
 #undef SERVAL_RANKS_KERNEL
 }  // namespace kernel_traits
 
@@ -92,8 +92,8 @@ const KernelTraits& widest_kernel(uint32_t ranks);
 // True if the kernel for tile programs of `rows` rows and heads of head_dim supports wide tiles of gate and
 // up.
 bool takes_wide_tiles(uint32_t rows, uint32_t head_dim);
-// Fewest ring pages among the kernels of GEMMs, of vectors with e4m3 weights, and in tile order.
-uint32_t gemm_ring_pages();
+// Fewest ring pages among the kernels of tiles, of vectors with e4m3 weights, and in tile order.
+uint32_t tile_ring_pages();
 uint32_t e4m3_ring_pages();
 uint32_t tile_order_ring_pages();
 // True if all `cols` columns of a pass's rows fit into shared memory at once.

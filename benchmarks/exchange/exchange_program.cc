@@ -107,11 +107,11 @@ class Builder {
 Builder::Builder(const ExchangeShape& shape, const Machine& machine)
     : shape_(shape),
       tile_rows_(has_tiles(shape.rows) ? widest_kernel(shape.ranks).tile_rows : 0),
-      square_cols_(tile_rows_ > 0 ? kSquareColsOfGemm : kSquareColsOfMatvec),
+      square_cols_(tile_rows_ > 0 ? kSquareColsOfTiles : kSquareColsOfMatvec),
       logit_rows_(logit_rows({.rows = shape.rows, .sequences = 1})),
       queues_(size_t{shape.ranks} * machine.sms) {
   program_.machine = machine;
-  if (tile_rows_ > 0) program_.machine.pages_per_sm = std::min(machine.pages_per_sm, gemm_ring_pages());
+  if (tile_rows_ > 0) program_.machine.pages_per_sm = std::min(machine.pages_per_sm, tile_ring_pages());
   program_.num_devices = shape.ranks;
   program_.limits = {.vocab = kExchangeTokens,
                      .max_context = shape.rows,
@@ -462,7 +462,7 @@ void check(const ExchangeShape& shape) {
     throw Error(ErrorKind::kUsage, fmt::format("ranks: {}; expected 2, 4 or 8", shape.ranks));
   if (shape.rows < 1 || shape.rows > kLargestRows)
     throw Error(ErrorKind::kUsage, fmt::format("rows: {}; limit: 1 to {}", shape.rows, kLargestRows));
-  const uint32_t multiple = shape.ranks * kSquareColsOfGemm;
+  const uint32_t multiple = shape.ranks * kSquareColsOfTiles;
   if (shape.cols == 0 || shape.cols % multiple != 0)
     throw Error(ErrorKind::kUsage,
                 fmt::format("columns: {}; expected a multiple of {}", shape.cols, multiple));
@@ -494,7 +494,7 @@ std::string exchange_tensor::weights(uint32_t matrix) {
 }
 
 uint32_t weight_cols_step(uint32_t rows) {
-  return has_tiles(rows) ? kSquareColsOfGemm : kTileDim;
+  return has_tiles(rows) ? kSquareColsOfTiles : kTileDim;
 }
 
 Program exchange_program(const ExchangeShape& shape_in, const Machine& machine) {

@@ -19,7 +19,7 @@ Machine machine_of_tiles(Machine machine) {
   // wgmma with operands in shared memory: 790 TFLOP/s on an H200.
   constexpr double kFasterThanVectors = 2;
   if (is_gpu(machine)) machine.sm_gflop_per_s *= kFasterThanVectors;
-  machine.pages_per_sm = std::min(machine.pages_per_sm, gemm_ring_pages());
+  machine.pages_per_sm = std::min(machine.pages_per_sm, tile_ring_pages());
   return machine;
 }
 

@@ -48,7 +48,7 @@ ProgramLimits with_tiles(const Model& model, ProgramLimits limits) {
 }  // namespace
 
 bool can_multiply_tiles(const Model& model, uint32_t ranks) {
-  const uint32_t cols = kSquareColsOfGemm * ranks;
+  const uint32_t cols = kSquareColsOfTiles * ranks;
   return static_cast<uint32_t>(model.hidden_size) % cols == 0 &&
          static_cast<uint32_t>(model.intermediate_size) % cols == 0;
 }

@@ -12,8 +12,8 @@ struct DeviceOp<AddParts> : GroupOp {
   using Op = AddParts;
 
   static __device__ bool in_range(const Op& op) {
-    constexpr uint32_t kUnits = kSquareColsOfGemm / kUnitRows;
-    return op.num_parts >= 1 && op.num_parts <= kMaxColumnParts && op.square_cols == kSquareColsOfGemm &&
+    constexpr uint32_t kUnits = kSquareColsOfTiles / kUnitRows;
+    return op.num_parts >= 1 && op.num_parts <= kMaxColumnParts && op.square_cols == kSquareColsOfTiles &&
            op.first_unit % kUnits == 0 && op.num_units % kUnits == 0 &&
            units_in_range(op.first_unit, op.num_units, op.out_cols / kUnitRows, op.out_cols / kUnitRows) &&
            rows_in_range(op);
@@ -25,7 +25,7 @@ struct DeviceOp<AddParts> : GroupOp {
     using Share = ShareOf<residual::PieceOf<Config::kHasE4M3>>;
     constexpr uint32_t kRows = kRowsAddedTogether;
     static_assert(kRows == kWarpThreads / residual::kPieceLanes);
-    const uint32_t groups = op.num_units * kUnitRows / kSquareColsOfGemm;
+    const uint32_t groups = op.num_units * kUnitRows / kSquareColsOfTiles;
     const uint32_t items = (op.num_rows + kRows - 1) / kRows * groups;
     const residual::TilePlace to{group.tensor<&Op::residual, float>(),
                                  group.tensor<&Op::norm, const uint16_t>(),
@@ -37,7 +37,7 @@ struct DeviceOp<AddParts> : GroupOp {
     const auto piece = [&](uint32_t item) {
       const uint32_t rows = item / groups, cols = item - rows * groups;
       return Share(op, group, to, op.first_row + rows * kRows + group.lane / residual::kPieceLanes,
-                   op.first_unit * kUnitRows + cols * kSquareColsOfGemm);
+                   op.first_unit * kUnitRows + cols * kSquareColsOfTiles);
     };
     bool waited = false;
 #pragma unroll 1

@@ -141,13 +141,13 @@ void OperandCheck::weighted_rows(TensorId weighted, TensorId squares, uint32_t m
 void OperandCheck::squares(TensorId squares, uint32_t max_rows, uint64_t hidden, uint32_t square_cols) {
   square_cols_or_tile_order(square_cols);
   if (!ok()) return;
-  const uint32_t cols = square_cols == kSquareColsOfMatvec ? square_cols : kSquareColsOfGemm;
+  const uint32_t cols = square_cols == kSquareColsOfMatvec ? square_cols : kSquareColsOfTiles;
   require(hidden % cols == 0, "square_cols", square_cols, "a divisor of the residual's columns");
   activation("squares", squares, DType::kF32, max_rows, hidden / columns_of_squares(square_cols));
 }
 
 void OperandCheck::square_cols(uint32_t square_cols) {
-  require(square_cols == kSquareColsOfMatvec || square_cols == kSquareColsOfGemm, "square_cols", square_cols,
+  require(square_cols == kSquareColsOfMatvec || square_cols == kSquareColsOfTiles, "square_cols", square_cols,
           "8 or 64");
 }
 

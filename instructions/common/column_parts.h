@@ -1,4 +1,4 @@
-// K splits: parts of a matrix's columns. In programs of GEMMs, the sums of a matrix with few rows are split
+// K splits: parts of a matrix's columns. In programs of tiles, the sums of a matrix with few rows are split
 // along K, so that several SMs can share a tile of outputs: each part is a sum over neighbouring columns, and
 // the parts are added first to last. Their number depends only on the matrix's shape, because the sum's bits
 // depend on it.

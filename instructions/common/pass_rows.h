@@ -58,7 +58,7 @@ float scale_of_row(const Op& op, const float* squares) {
   if (op.square_cols != kSquareColsInTileOrder)
     return rms_scale(squares, op.hidden, op.square_cols, op.epsilon);
   const std::vector<float> sums = squares_of_gemm(squares, op.hidden);
-  return rms_scale(sums.data(), op.hidden, kSquareColsOfGemm, op.epsilon);
+  return rms_scale(sums.data(), op.hidden, kSquareColsOfTiles, op.epsilon);
 }
 
 // RMS scales of the selected rows.

@@ -22,7 +22,7 @@ float add_neighbours(float* x, size_t count) {
 void apply_norm(const float* x, const uint16_t* norm, size_t n, size_t square_cols, uint16_t* weighted,
                 float* squares, DType dtype) {
   for (size_t first = 0; first < n; first += square_cols) {
-    float square[kSquareColsOfGemm];
+    float square[kSquareColsOfTiles];
     for (size_t i = 0; i < square_cols; ++i) {
       const float value = x[first + i];
       square[i] = value * value;
@@ -33,8 +33,8 @@ void apply_norm(const float* x, const uint16_t* norm, size_t n, size_t square_co
 }
 
 std::vector<float> squares_of_gemm(const float* squares, size_t cols) {
-  constexpr size_t kSums = kSquareColsOfGemm / kSquareColsOfMatvec;
-  std::vector<float> left(squares, squares + cols / kSquareColsOfMatvec), sums(cols / kSquareColsOfGemm);
+  constexpr size_t kSums = kSquareColsOfTiles / kSquareColsOfMatvec;
+  std::vector<float> left(squares, squares + cols / kSquareColsOfMatvec), sums(cols / kSquareColsOfTiles);
   for (size_t i = 0; i < sums.size(); ++i) sums[i] = add_neighbours(left.data() + i * kSums, kSums);
   return sums;
 }

@@ -4,7 +4,7 @@
 // rows: so readers copy the rows unchanged and scale the sums at the end.
 //
 // The number of values in a sum of squares depends on the arithmetic class: 8 in programs that multiply
-// matrices with vectors, as many as a storer finishes at once; 64 in programs of GEMMs, as many as a
+// matrices with vectors, as many as a storer finishes at once; 64 in programs of tiles, as many as a
 // warpgroup does.
 #pragma once
 
@@ -19,10 +19,10 @@ namespace serval {
 
 // Values in a sum of squares, in the two arithmetic classes.
 inline constexpr uint32_t kSquareColsOfMatvec = kUnitRows;
-inline constexpr uint32_t kSquareColsOfGemm = 64;
+inline constexpr uint32_t kSquareColsOfTiles = 64;
 // Value of the operand square_cols in programs of vectors in tile order: sums of squares of 8 values, which
 // readers first add up to sums of 64.
-inline constexpr uint32_t kSquareColsInTileOrder = kSquareColsOfMatvec + kSquareColsOfGemm;
+inline constexpr uint32_t kSquareColsInTileOrder = kSquareColsOfMatvec + kSquareColsOfTiles;
 inline constexpr const char* kSquareColsMeaning =
     "columns whose squares are added up together: 8 or 64; 72: 8, which readers add up to 64 (tile order)";
 

@@ -18,7 +18,7 @@ struct TilePlace {
   float* residual;       // [rows, cols]
   const uint16_t* norm;  // [cols] bf16: weights of the next norm
   std::byte* weighted;   // a slab image of image_rows rows, with its type: residual × norm
-  float* squares;        // [rows, cols / kSquareColsOfGemm]
+  float* squares;        // [rows, cols / kSquareColsOfTiles]
   uint32_t image_rows;
   uint32_t cols;
 };
@@ -34,7 +34,7 @@ class PieceOf {
   // `row`: index in the pass; `col`: the piece's first column; `piece`: index in its half of a slab's row.
   __device__ __forceinline__ PieceOf(const TilePlace& to, uint32_t row, uint32_t col, uint32_t piece)
       : residual_(to.residual + size_t{row} * to.cols + col),
-        squares_(to.squares + size_t{row} * (to.cols / kSquareColsOfGemm) + col / kSquareColsOfGemm),
+        squares_(to.squares + size_t{row} * (to.cols / kSquareColsOfTiles) + col / kSquareColsOfTiles),
         cols_(to.cols) {
 #pragma unroll
     for (uint32_t u = 0; u < kUnits; ++u)
@@ -46,7 +46,7 @@ class PieceOf {
   // Moves on by `rows` rows, a multiple of slab_image::kSwizzledRows, so that the swizzle stays the same.
   __device__ __forceinline__ void advance(uint32_t rows) {
     residual_ += size_t{rows} * cols_;
-    squares_ += size_t{rows} * (cols_ / kSquareColsOfGemm);
+    squares_ += size_t{rows} * (cols_ / kSquareColsOfTiles);
     weighted_ += rows * slab_image::kRowBytes;
   }
   // Input of the next product: the piece times the norm's weights, and the sum of squares of the 64 columns.

@@ -28,7 +28,7 @@ constexpr Slices slices_of(const Op& op) {
 
 // Type of the partial sums in a program with this square_cols.
 constexpr DType partial_sum_type(uint32_t square_cols) {
-  return square_cols == kSquareColsOfGemm ? DType::kBF16 : DType::kF32;
+  return square_cols == kSquareColsOfTiles ? DType::kBF16 : DType::kF32;
 }
 
 // Share of bytes, which are spread evenly over all slices, that goes to other ranks.

@@ -1,4 +1,4 @@
-// Sizes of an instance's tile in programs of GEMMs (instructions/product/orders/sm90/tile_stream.cuh).
+// Sizes of an instance's tile in programs of tiles (instructions/product/orders/sm90/tile_stream.cuh).
 #pragma once
 
 #include <cstdint>

@@ -55,8 +55,8 @@ struct DeviceOp<Embed> : GroupOp {
   // A warp processes the columns of a sum of squares, two columns a lane, for several rows at a time.
   template <class Config>
   static __device__ __forceinline__ void run_rows(const Embed& op, const Group& group) {
-    static_assert(kSquareColsOfGemm == 2 * kWarpThreads);
-    const uint32_t groups = op.num_units * kUnitRows / kSquareColsOfGemm;
+    static_assert(kSquareColsOfTiles == 2 * kWarpThreads);
+    const uint32_t groups = op.num_units * kUnitRows / kSquareColsOfTiles;
     const auto* norms = group.tensor<&Embed::norm, const uint16_t>();
     group.wait_inputs();
     const uint32_t tasks = groups * op.num_rows;
@@ -82,7 +82,7 @@ struct DeviceOp<Embed> : GroupOp {
     }
   }
   static __device__ __forceinline__ uint32_t column_of(const Embed& op, const Group& group, uint32_t task) {
-    return op.first_unit * kUnitRows + task / op.num_rows * kSquareColsOfGemm + group.lane * 2;
+    return op.first_unit * kUnitRows + task / op.num_rows * kSquareColsOfTiles + group.lane * 2;
   }
   template <class Config>
   static __device__ __forceinline__ void store_pair(const Embed& op, const Group& group, uint32_t row,
@@ -99,7 +99,7 @@ struct DeviceOp<Embed> : GroupOp {
                        pair);
     if (group.lane == 0)
       ptx::store_relaxed(group.tensor<&Embed::squares, float>() +
-                             size_t{row} * (op.hidden / kSquareColsOfGemm) + col / kSquareColsOfGemm,
+                             size_t{row} * (op.hidden / kSquareColsOfTiles) + col / kSquareColsOfTiles,
                          squares);
   }
   // Rows whose loads are in flight at the same time.

@@ -9,7 +9,7 @@
 
 namespace serval::device {
 
-// In kernels with a table of rows, a thread has one column of all rows. In kernels of GEMMs, a warp has 64
+// In kernels with a table of rows, a thread has one column of all rows. In kernels of tiles, a warp has 64
 // columns of a row, two neighbouring ones a lane.
 template <>
 struct DeviceOp<EmbedPush> : GroupOp {
@@ -24,7 +24,7 @@ struct DeviceOp<EmbedPush> : GroupOp {
                       op.num_units <= units - op.first_unit;
     if constexpr (Config::kMultipliesTiles) {
       // Pairs of columns must belong to one slice.
-      return good && op.square_cols == kSquareColsOfGemm && op.out_cols / op.ranks % 2 == 0 &&
+      return good && op.square_cols == kSquareColsOfTiles && op.out_cols / op.ranks % 2 == 0 &&
              op.num_units % kWarpUnits == 0 && rows_in_range(op) && op.num_rows <= kLargestRows;
     }
     return good && op.square_cols == kSquareColsOfMatvec && op.max_rows <= kTableRows;

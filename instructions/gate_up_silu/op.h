@@ -99,7 +99,7 @@ inline void check(const GateUpSilu& op, OperandCheck& c) {
   c.weights("gate", op.gate, op.intermediate, op.hidden);
   c.weights("up", op.up, op.intermediate, op.hidden);
   c.product_input("output", op.output, op.max_rows, op.intermediate, product_image(op.square_cols));
-  if (op.square_cols == kSquareColsOfGemm) check_tile(op, c);
+  if (op.square_cols == kSquareColsOfTiles) check_tile(op, c);
 }
 
 }  // namespace serval

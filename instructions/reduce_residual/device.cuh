@@ -12,7 +12,7 @@
 namespace serval::device {
 
 // In kernels with a table of rows, a thread has a column of a row, eight neighbouring threads a unit. In
-// kernels of GEMMs, 8 lanes have 64 columns of a row, a warp four rows, as in add_parts. There, the squares
+// kernels of tiles, 8 lanes have 64 columns of a row, a warp four rows, as in add_parts. There, the squares
 // of a row's columns are pushed together: across the link, 4 bytes take as long as 128.
 template <>
 struct DeviceOp<ReduceResidual> : GroupOp {
@@ -25,7 +25,7 @@ struct DeviceOp<ReduceResidual> : GroupOp {
     const bool good = op.ranks != 0 && op.ranks <= kMaxDevices && op.rank < op.ranks &&
                       op.first_unit < units && op.num_units <= units - op.first_unit;
     if constexpr (Config::kMultipliesTiles) {
-      return good && op.square_cols == kSquareColsOfGemm && op.num_units > 0 &&
+      return good && op.square_cols == kSquareColsOfTiles && op.num_units > 0 &&
              op.num_units % kGroupUnits == 0 && kMostUnitsReduced % op.num_units == 0 &&
              op.first_unit % op.num_units == 0 && units % op.num_units == 0 && rows_in_range(op) &&
              op.num_rows <= kMostRows;
@@ -118,7 +118,7 @@ struct DeviceOp<ReduceResidual> : GroupOp {
   static constexpr uint32_t kRanksAtOnce = 4, kRowsAtOnce = 2;
   static constexpr uint32_t kWarpRows = kWarpThreads / residual::kPieceLanes;
   // Limits of an instance: groups of 64 columns, and rows.
-  static constexpr uint32_t kGroupUnits = kSquareColsOfGemm / kUnitRows,
+  static constexpr uint32_t kGroupUnits = kSquareColsOfTiles / kUnitRows,
                             kMostGroups = kMostUnitsReduced / kGroupUnits, kMostRows = 256;
 
   // Values in scratch memory, looked up before the inputs are ready: an access to L2 for each row and rank
@@ -136,11 +136,11 @@ struct DeviceOp<ReduceResidual> : GroupOp {
   static __device__ __forceinline__ void run_pieces(const Op& op, const Group& group) {
     auto& looked_up = *reinterpret_cast<LookedUp*>(group.scratch);
     const residual::TilePlace place = look_up(op, group, looked_up);
-    const uint32_t groups = op.num_units * kUnitRows / kSquareColsOfGemm;
+    const uint32_t groups = op.num_units * kUnitRows / kSquareColsOfTiles;
     const uint32_t step = kConsumerWarps / groups * kWarpRows;  // distance between a lane's rows
     const uint32_t begin = group.warp / groups * kWarpRows, of_warp = group.lane / residual::kPieceLanes;
-    const uint32_t col =
-        op.first_unit * kUnitRows + group.warp % groups * kSquareColsOfGemm + residual::piece_col(group.lane);
+    const uint32_t col = op.first_unit * kUnitRows + group.warp % groups * kSquareColsOfTiles +
+                         residual::piece_col(group.lane);
     residual::Piece to(place, op.first_row + begin + of_warp, col, group.lane % slab_image::kPiecesOfHalf);
     group.wait_inputs();
     group.sync();
@@ -265,8 +265,8 @@ struct DeviceOp<ReduceResidual> : GroupOp {
   // A thread pushes the squares of one row. `own`: this rank's tensor.
   static __device__ __forceinline__ void push_squares(const Op& op, const Group& group, float* own,
                                                       uint32_t groups, const LookedUp& looked_up) {
-    const uint32_t sums_of_row = op.out_cols / kSquareColsOfGemm,
-                   first = op.first_unit * kUnitRows / kSquareColsOfGemm;
+    const uint32_t sums_of_row = op.out_cols / kSquareColsOfTiles,
+                   first = op.first_unit * kUnitRows / kSquareColsOfTiles;
 #pragma unroll 1
     for (uint32_t row = group.thread; row < op.num_rows; row += kGroupThreads) {
       if (!looked_up.exists[row]) continue;

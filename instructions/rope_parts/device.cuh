@@ -21,7 +21,7 @@ struct DeviceOp<RopeParts> : GroupOp {
 
   static __device__ bool in_range(const Op& op) {
     return (op.head_dim == 64 || op.head_dim == 128) && op.parts >= 1 && op.parts <= kMaxColumnParts &&
-           op.square_cols == kSquareColsOfGemm && op.hidden % kProjectedColsMultiple == 0 &&
+           op.square_cols == kSquareColsOfTiles && op.hidden % kProjectedColsMultiple == 0 &&
            op.hidden <= kMostProjectedCols && op.first_unit % kLanes == 0 && op.num_units % kLanes == 0 &&
            units_in_range(op.first_unit, op.num_units, qkv_units(op), qkv_units(op)) && rows_in_range(op) &&
            op.num_rows <= kConsumerWarps * kWarpThreads;
@@ -67,7 +67,7 @@ struct DeviceOp<RopeParts> : GroupOp {
   using Copy = float4[kPieces][kWarpThreads];
   using Copies = Copy[kCopies];
   // A row's lanes load its squares four neighbours at a time: columns of one such load, and loads of a lane.
-  static constexpr uint32_t kColsOfFours = 4 * kSquareColsOfGemm;
+  static constexpr uint32_t kColsOfFours = 4 * kSquareColsOfTiles;
   static constexpr uint32_t kMostFours = kMostProjectedCols / (kLanes * kColsOfFours);
   static_assert(kColsOfFours == kProjectedColsMultiple);
 

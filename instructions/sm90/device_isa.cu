@@ -91,15 +91,15 @@ const DeviceIsa& device_isa() {
 #define SERVAL_KERNEL(Name, ...) choice<device::Name>(),
 #define SERVAL_E4M3_KERNEL(Name, ...) choice<device::Name>(),
 #define SERVAL_TILE_ORDER_KERNEL(Name, ...) choice<device::Name>(),
-#define SERVAL_GEMM_KERNEL(Name, ...) choice<device::Name>(),
-#define SERVAL_E4M3_GEMM_KERNEL(Name, ...) choice<device::Name>(),
+#define SERVAL_TILE_KERNEL(Name, ...) choice<device::Name>(),
+#define SERVAL_E4M3_TILE_KERNEL(Name, ...) choice<device::Name>(),
 #define SERVAL_RANKS_KERNEL(Name, ...) choice<device::Name>(),
 #include "instructions/sm90/kernels.def"
 #undef SERVAL_KERNEL
 #undef SERVAL_E4M3_KERNEL
 #undef SERVAL_TILE_ORDER_KERNEL
-#undef SERVAL_GEMM_KERNEL
-#undef SERVAL_E4M3_GEMM_KERNEL
+#undef SERVAL_TILE_KERNEL
+#undef SERVAL_E4M3_TILE_KERNEL
 #undef SERVAL_RANKS_KERNEL
   };
   static const DeviceIsa isa{choices, check_on_device, op_name, boxes_of};

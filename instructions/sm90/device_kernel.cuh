@@ -56,9 +56,9 @@ using KernelIsa = IsaList<StreamList<Stream>
     using Stream = tile_order::Stream<formats::Bf16>;                                      \
     using Isa = KernelIsa<Stream, kernel_traits::Name>;                                    \
   };
-#define SERVAL_GEMM_KERNEL(Name, rows, tile_rows, head_dim, single_rows, wide_tiles, ring_pages, \
+#define SERVAL_TILE_KERNEL(Name, rows, tile_rows, head_dim, single_rows, wide_tiles, ring_pages, \
                            scratch_kib)                                                          \
-  struct Name : GemmConfig<rows, tile_rows, ring_pages, scratch_kib> {                           \
+  struct Name : TileConfig<rows, tile_rows, ring_pages, scratch_kib> {                           \
     static constexpr uint32_t kHeadDim = head_dim;                                               \
     static constexpr bool kHasWideTiles = wide_tiles != 0;                                       \
     static constexpr bool kHasFullTiles = single_rows == 0;                                      \
@@ -68,7 +68,7 @@ using KernelIsa = IsaList<StreamList<Stream>
     using Stream = tile_stream::Stream<formats::Bf16>;                                           \
     using Isa = KernelIsa<Stream, kernel_traits::Name>;                                          \
   };
-#define SERVAL_E4M3_GEMM_KERNEL(Name, Base)                           \
+#define SERVAL_E4M3_TILE_KERNEL(Name, Base)                           \
   struct Name : Base {                                                \
     static constexpr bool kHasE4M3 = true;                            \
     static constexpr KernelTraits kTraits = kernel_traits::Name;      \
@@ -87,8 +87,8 @@ using KernelIsa = IsaList<StreamList<Stream>
 #undef SERVAL_KERNEL
 #undef SERVAL_E4M3_KERNEL
 #undef SERVAL_TILE_ORDER_KERNEL
-#undef SERVAL_GEMM_KERNEL
-#undef SERVAL_E4M3_GEMM_KERNEL
+#undef SERVAL_TILE_KERNEL
+#undef SERVAL_E4M3_TILE_KERNEL
 #undef SERVAL_RANKS_KERNEL
 
 // Each is defined in its own file (device_kernel.cu.in).

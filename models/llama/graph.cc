@@ -199,7 +199,7 @@ Builder::Builder(const LlamaConfig& config, const GraphOptions& options)
       kv_rows_(kv_heads_ * head_dim_),
       epsilon_(static_cast<float>(config.rms_norm_eps)),
       square_cols_(options.tile_order      ? kSquareColsInTileOrder
-                   : options.tile_rows > 0 ? kSquareColsOfGemm
+                   : options.tile_rows > 0 ? kSquareColsOfTiles
                                            : kSquareColsOfMatvec),
       projection_parts_(options.ranks > 1 && options.tile_rows > 0 && !config.qk_norm
                             ? projection_parts(q_rows_ + 2 * kv_rows_, hidden_)
@@ -1138,7 +1138,7 @@ Graph build_llama_graph(const LlamaConfig& config, const GraphOptions& options) 
                 "tile order: supported with 1 row, without tiles, on 1 device, without norms of the heads of "
                 "Q and K");
   }
-  const int multiple = static_cast<int>(kSquareColsOfGemm * options.ranks);
+  const int multiple = static_cast<int>(kSquareColsOfTiles * options.ranks);
   if ((options.tile_rows > 0 || options.tile_order) &&
       (config.hidden_size % multiple != 0 || config.intermediate_size % multiple != 0)) {
     throw Error(

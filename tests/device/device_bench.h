@@ -96,7 +96,7 @@ class DeviceBench {
       add_state(state_tensor::kControl, sizeof(PassControl), rank);
     add_state(state_tensor::kHostStop, sizeof(uint32_t), 0);
     add_instances(of_ranks, sms, p);
-    if (multiplies_tiles(p)) p.machine.pages_per_sm = gemm_ring_pages();
+    if (multiplies_tiles(p)) p.machine.pages_per_sm = tile_ring_pages();
     if (has_tile_order(p)) p.machine.pages_per_sm = tile_order_ring_pages();
     return p;
   }

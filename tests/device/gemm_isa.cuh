@@ -157,9 +157,9 @@ using GemmIsa = device::IsaList<device::StreamList<device::tile_stream::Stream<d
                                 GemmResidual, GemmSilu, Tick>;
 
 // The kernels for these instructions, with tiles of 64, 128 and 256 tokens.
-using Tokens256 = device::GemmConfig<2048, 256, 4, 128>;
-using Tokens128 = device::GemmConfig<2048, 128, 6, 64>;
-struct Tokens64 : device::GemmConfig<2048, 64, 6, 96> {
+using Tokens256 = device::TileConfig<2048, 256, 4, 128>;
+using Tokens128 = device::TileConfig<2048, 128, 6, 64>;
+struct Tokens64 : device::TileConfig<2048, 64, 6, 96> {
   static constexpr bool kHasWideTiles = true;
 };
 

@@ -35,12 +35,12 @@ enum class AttentionOpcode : uint16_t { kAttention, kMerge, kTick };
 
 // Kernels with 128 KiB of scratch memory, and with 64.
 template <uint32_t kHeadDimOf>
-struct LargeScratch : device::GemmConfig<2048, 256, 4, 128> {
+struct LargeScratch : device::TileConfig<2048, 256, 4, 128> {
   static constexpr bool kHasNarrowTiles = true;
   static constexpr uint32_t kHeadDim = kHeadDimOf;
 };
 template <uint32_t kHeadDimOf>
-struct SmallScratch : device::GemmConfig<2048, 128, 4, 64> {
+struct SmallScratch : device::TileConfig<2048, 128, 4, 64> {
   static constexpr bool kHasNarrowTiles = true;
   static constexpr uint32_t kHeadDim = kHeadDimOf;
 };
@@ -50,7 +50,7 @@ struct SingleRows : LargeScratch<kHeadDimOf> {
   static constexpr bool kHasFullTiles = false;
 };
 template <uint32_t kHeadDimOf>
-struct SmallSingleRows : device::GemmConfig<2048, 128, 4, 96> {
+struct SmallSingleRows : device::TileConfig<2048, 128, 4, 96> {
   static constexpr bool kHasNarrowTiles = true;
   static constexpr uint32_t kHeadDim = kHeadDimOf;
   static constexpr bool kHasFullTiles = false;

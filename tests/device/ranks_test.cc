@@ -24,7 +24,7 @@ constexpr uint64_t kSeed = 3;
 // With this many columns, programs of tiles cut a rank's projections into two K splits.
 constexpr int kColumnsOfParts = 4096;
 
-// Heads of 64 channels, which the GEMM kernels' attention supports.
+// Heads of 64 channels, which the kernels of tiles' attention supports.
 LlamaConfig config_of(uint32_t ranks, int hidden = 512) {
   LlamaConfig config = tiny_shared_config(ranks == 4 ? 2 : 8);
   config.head_dim = 64;

@@ -65,7 +65,7 @@ void over_scenes(Fn&& fn) {
     Shape shape = random_shape(
         random, {.max_hidden = 320, .max_intermediate = 16, .max_context = 100, .rows = {17, 48, 70}});
     shape.tile_rows = random.pick<uint32_t>({8, 16, 64});
-    shape.hidden = random.between(1, 5) * kSquareColsOfGemm;
+    shape.hidden = random.between(1, 5) * kSquareColsOfTiles;
     shape.head_dim = random.pick<uint32_t>({64, 128});
     shape.kv_heads = random.between(1, 4);
     shape.q_heads = shape.kv_heads * random.between(6, 8);
@@ -110,7 +110,7 @@ TEST(MatvecResidual, AddsPartsInTileOrderAsInTiles) {
   for (uint64_t seed = 0; seed < 8; ++seed) {
     Random random(4100 + seed);
     Shape shape = random_shape(random, {.max_intermediate = 16, .max_context = 100, .rows = {1}});
-    shape.hidden = random.between(1, 5) * kSquareColsOfGemm;
+    shape.hidden = random.between(1, 5) * kSquareColsOfTiles;
     shape.head_dim = 128;
     shape.kv_heads = 4;
     shape.q_heads = shape.kv_heads * 8;  // 4 panels

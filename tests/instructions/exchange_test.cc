@@ -235,9 +235,9 @@ TEST_P(Exchange, IsRefusedBetweenTensorsThatAreNotThoseOfTheRanks) {
               HasSubstr("peer_rows: tensor"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Programs, Exchange, ::testing::Values(kSquareColsOfMatvec, kSquareColsOfGemm),
+INSTANTIATE_TEST_SUITE_P(Programs, Exchange, ::testing::Values(kSquareColsOfMatvec, kSquareColsOfTiles),
                          [](const auto& instance) {
-                           return instance.param == kSquareColsOfGemm ? "OfTiles" : "OfVectors";
+                           return instance.param == kSquareColsOfTiles ? "OfTiles" : "OfVectors";
                          });
 
 }  // namespace

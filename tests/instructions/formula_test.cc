@@ -249,12 +249,12 @@ TEST(SquaresOfGemm, AreTheSumsOf64SquaresToTheBit) {
   Random random(4);
   for (int n = 0; n < 300; ++n) {
     NormInput in(random);
-    const size_t cols = (in.x.size() + kSquareColsOfGemm - 1) / kSquareColsOfGemm * kSquareColsOfGemm;
+    const size_t cols = (in.x.size() + kSquareColsOfTiles - 1) / kSquareColsOfTiles * kSquareColsOfTiles;
     in.x.resize(cols, 0.5F);
     in.norm.resize(cols);
     std::vector<uint16_t> weighted(cols);
-    std::vector<float> expected(cols / kSquareColsOfGemm);
-    apply_norm(in.x.data(), in.norm.data(), cols, kSquareColsOfGemm, weighted.data(), expected.data());
+    std::vector<float> expected(cols / kSquareColsOfTiles);
+    apply_norm(in.x.data(), in.norm.data(), cols, kSquareColsOfTiles, weighted.data(), expected.data());
     EXPECT_EQ(squares_of_gemm(Weighed(in).squares.data(), cols), expected);
   }
 }

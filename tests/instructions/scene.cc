@@ -146,8 +146,8 @@ Shape random_shape(Random& random, const ShapeLimits& limits) {
     s.rows_of_sample = s.rows;
     if (limits.tiles && random.chance(0.5)) {
       s.tile_rows = random.pick<uint32_t>({8, 16, 64});
-      s.hidden = (s.hidden + kSquareColsOfGemm - 1) / kSquareColsOfGemm * kSquareColsOfGemm;
-      s.intermediate = (s.intermediate + kSquareColsOfGemm - 1) / kSquareColsOfGemm * kSquareColsOfGemm;
+      s.hidden = (s.hidden + kSquareColsOfTiles - 1) / kSquareColsOfTiles * kSquareColsOfTiles;
+      s.intermediate = (s.intermediate + kSquareColsOfTiles - 1) / kSquareColsOfTiles * kSquareColsOfTiles;
     }
     s.records = random.pick<uint32_t>({1, 2, 5});
   }

@@ -92,7 +92,7 @@ struct Shape {
   uint32_t tile_rows = 0;                  // of an instance's tile; 0: matrices are multiplied with vectors
   bool tile_order = false;                 // vectors of the only row, added in tile order
   uint32_t square_cols() const {
-    return tile_order ? kSquareColsInTileOrder : tile_rows > 0 ? kSquareColsOfGemm : kSquareColsOfMatvec;
+    return tile_order ? kSquareColsInTileOrder : tile_rows > 0 ? kSquareColsOfTiles : kSquareColsOfMatvec;
   }
   uint32_t logit_rows() const { return serval::logit_rows({.rows = rows, .sequences = sequences}); }
   uint32_t records = 1;  // of planned attention: SMs of the machine

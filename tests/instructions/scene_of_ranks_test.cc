@@ -28,7 +28,7 @@ Shape shape_of(uint32_t ranks, bool tiles, Random& random) {
   shape.rows_of_sample = 1;
   if (tiles) {
     shape.tile_rows = 256;
-    shape.hidden = random.between(1, 6) * ranks * kSquareColsOfGemm;
+    shape.hidden = random.between(1, 6) * ranks * kSquareColsOfTiles;
   } else {
     shape.rows = kDefaultRows;
     shape.hidden = random.between(1, 9) * ranks * kTileDim;

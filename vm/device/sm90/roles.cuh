@@ -42,7 +42,7 @@ struct RingPlace {
   }
 };
 
-// Publishes how many pages or panels have been issued. Consumers of a GEMM kernel do not read it; in that
+// Publishes how many pages or panels have been issued. Consumers of a kernel of tiles do not read it; in that
 // kernel only the block's last warp does, ordered by the last barrier.
 template <class Config>
 __device__ __forceinline__ void publish_issued(uint32_t* count, uint32_t issued) {
@@ -75,9 +75,9 @@ struct LoaderRole {
     next(bytes, recorder,
          [&](std::byte* to, uint64_t* landed) { ptx::bulk_load_once(to, from, bytes, landed); });
   }
-  // Copies the next `pages` pages of a GEMM kernel, of `bytes` each, as buffers become free: copy(to, landed)
-  // issues the copies of one page. Few instructions a page: with few tokens in a tile, products wait for this
-  // loop.
+  // Copies the next `pages` pages of a kernel of tiles, of `bytes` each, as buffers become free: copy(to,
+  // landed) issues the copies of one page. Few instructions a page: with few tokens in a tile, products wait
+  // for this loop.
   template <class Recorder, class Copy>
   __device__ __forceinline__ void stream(uint32_t pages, uint32_t bytes, Recorder& recorder, Copy&& copy) {
     static_assert(Config::kMultipliesTiles && Config::kPagesInFlightBeforeInputs >= Config::kRingPages,
@@ -148,8 +148,8 @@ struct LoaderRole {
   }
 };
 
-// In GEMM kernels, a panel is freed through an mbarrier of its buffer: between products an arrival is cheaper
-// than a store with release. Returns when the panel is free.
+// In kernels of tiles, a panel is freed through an mbarrier of its buffer: between products an arrival is
+// cheaper than a store with release. Returns when the panel is free.
 template <class Config>
 __device__ __forceinline__ void wait_panel_free(Shared<Config>& s, uint32_t panel) {
   wait_phase(&s.panel_free[panel % Config::kPanelBuffers], panel / Config::kPanelBuffers & 1, &s.exit);
@@ -204,7 +204,7 @@ struct PreparerRole {
   // apart, the first at `from`.
   __device__ __forceinline__ void copy_panels(const std::byte* from, uint32_t stride, uint32_t panels,
                                               uint32_t bytes);
-  // Issues the copies of the next `slabs` slabs of a GEMM kernel, `stride` apart, as panel buffers become
+  // Issues the copies of the next `slabs` slabs of a kernel of tiles, `stride` apart, as panel buffers become
   // free. Few instructions a panel: with few tokens in a tile, products wait for this loop.
   __device__ __forceinline__ void stream_panels(const std::byte* from, size_t stride, uint32_t slabs,
                                                 uint32_t bytes);
@@ -378,9 +378,9 @@ struct ConsumerRole {
   uint32_t warpgroup_parity = 0;
   uint32_t next_tile = 0;  // tiles of tokens for which storers look something up
 
-  // An instruction of a GEMM kernel needs most registers. The compiler would spill the role's counts to local
-  // memory, and because shared memory leaves no room in L1, each access would go to L2. So the counts are
-  // saved to shared memory. For whole warps, whose lanes have the same counts.
+  // An instruction of a kernel of tiles needs most registers. The compiler would spill the role's counts to
+  // local memory, and because shared memory leaves no room in L1, each access would go to L2. So the counts
+  // are saved to shared memory. For whole warps, whose lanes have the same counts.
   __device__ __forceinline__ void save_counts() const {
     if constexpr (Config::kMultipliesTiles) {
       __syncwarp();
@@ -427,8 +427,8 @@ struct ConsumerRole {
   __device__ __forceinline__ bool leads_warpgroup() const { return warp % kWarpgroupWarps == 0 && lane == 0; }
 
   // Copies do not land in order: the previous page in this buffer, possibly another warp's, may still be in
-  // flight. Once `page` has been issued, the previous one has landed and been freed. Warps of a GEMM kernel
-  // wait for every page in order, so they need no such check.
+  // flight. Once `page` has been issued, the previous one has landed and been freed. Warps of a kernel of
+  // tiles wait for every page in order, so they need no such check.
   __device__ __forceinline__ void wait_page(uint32_t page) {
     if constexpr (!Config::kMultipliesTiles) wait_count(&s.pages_issued, page + 1, &s.exit);
     wait_phase(&s.page_landed[page % Config::kRingPages], page / Config::kRingPages & 1, &s.exit);
@@ -489,7 +489,7 @@ struct ConsumerRole {
     __syncwarp();
     if (lane == 0) ptx::shared_store_release(&s.panels_released[warp], panel);
   }
-  // This warp no longer needs a panel of a GEMM kernel that only the tensor cores have read. They read
+  // This warp no longer needs a panel of a kernel of tiles that only the tensor cores have read. They read
   // through the async proxy, as the copies write, so no fence is needed.
   __device__ __forceinline__ void free_panel(uint32_t panel, uint32_t lane_in_warp) {
     free_panel_at(panel % Config::kPanelBuffers, lane_in_warp);

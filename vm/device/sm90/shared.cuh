@@ -76,7 +76,7 @@ struct E4M3Config : Base {
 __device__ __forceinline__ uint32_t uniform_value(uint32_t value) {
   return __shfl_sync(kAllLanes, value, 0);
 }
-// A kernel for one row that adds up in the order of GEMM kernels
+// A kernel for one row that adds up in the order of kernels of tiles
 // (instructions/product/orders/vector_in_tile_order.cuh) and has their attention.
 template <uint32_t kRingPages, uint32_t kScratchKib, uint32_t kActivationRows>
 struct TileOrderConfig : KernelConfig<1, kRingPages, kScratchKib, kActivationRows> {
@@ -88,7 +88,7 @@ struct TileOrderConfig : KernelConfig<1, kRingPages, kScratchKib, kActivationRow
 };
 // A kernel whose products are GEMMs: buffers hold the tokens of a tile instead of the rows of a pass.
 template <uint32_t kRowsOf, uint32_t kTileTokensOf, uint32_t kRingPagesOf, uint32_t kScratchKib>
-struct GemmConfig {
+struct TileConfig {
   static constexpr bool kMultipliesTiles = true;
   static constexpr bool kTileOrder = true;
   static constexpr bool kHasPeers = false;
@@ -133,7 +133,7 @@ inline constexpr uint32_t kRecordReaders = 2 + kConsumerWarps + kStorerWarps;
 inline constexpr uint32_t kActivationRowBytes = activation_image::kRowBytes;
 inline constexpr uint32_t kPartialBuffers = 16;
 
-// Counts of a consumer warp of a GEMM kernel, kept from record to record (ConsumerRole::save_counts()).
+// Counts of a consumer warp of a kernel of tiles, kept from record to record (ConsumerRole::save_counts()).
 struct alignas(16) ConsumerCounts {
   uint32_t record, page, unit, panel, stored_seen, parity, warpgroup_parity, tile;
 };
@@ -174,13 +174,14 @@ struct Shared {
   uint64_t record_free[kRecordBuffers];
   uint64_t inputs_ready[kRecordBuffers];                 // all waits of the record are over
   uint64_t panel_landed[Config::kActivationRowBuffers];  // of activations, by count of panels
-  uint64_t panel_free[Config::kMultipliesTiles ? Config::kPanelBuffers : 1];  // of a GEMM kernel, likewise
+  uint64_t
+      panel_free[Config::kMultipliesTiles ? Config::kPanelBuffers : 1];  // of a kernel of tiles, likewise
   uint64_t page_landed[Config::kRingPages];
   uint64_t page_free[Config::kRingPages];
   uint64_t consumer_barrier;
   uint64_t warpgroup_barrier[kConsumerWarps / kWarpgroupWarps];
-  uint64_t tokens_ready[2];  // GEMM kernels: the storers have looked up a tile's tokens; indexed by the count
-                             // of tiles
+  uint64_t tokens_ready[2];  // kernels of tiles: the storers have looked up a tile's tokens; indexed by the
+                             // count of tiles
   uint32_t storers_done[kRecordBuffers];  // storers that have finished a record, if it has several
   // Counts that only grow within a launch, so that no two laps of a ring are confused. Exceptions: storers
   // reset the last two.

@@ -21,7 +21,7 @@ inline constexpr uint32_t kWarpUnits = 2;
 inline constexpr uint32_t kWarpgroupUnits = kWarpgroupWarps * kWarpUnits;
 inline constexpr uint32_t kWarpgroups = kConsumerWarps / kWarpgroupWarps;
 // Squares of the residual are added up for as many columns as a warpgroup finishes.
-inline constexpr uint32_t kSquaresCols = kSquareColsOfGemm;
+inline constexpr uint32_t kSquaresCols = kSquareColsOfTiles;
 static_assert(kSquaresCols == kWarpgroupWarps * kWarpUnits * kUnitRows);
 // Results leave through shared memory, this many tokens at a time: each thread of a warpgroup then finishes a
 // piece of a slab's row.

@@ -128,9 +128,9 @@ __device__ __forceinline__ void add_squares(const StorerRole<Config>& role, cons
 // The scale of the only row as tile streams compute it: squares of 64 columns, added first to last.
 template <class Config>
 __device__ __forceinline__ float scale_in_tile_order(const StorerRole<Config>& role, const Plan& plan) {
-  static_assert(Config::kRows == 1 && kSquareColsOfGemm == 8 * kUnitRows);
+  static_assert(Config::kRows == 1 && kSquareColsOfTiles == 8 * kUnitRows);
   const auto* squares = reinterpret_cast<const uint4*>(plan.input.squares);
-  const uint32_t groups = plan.cols / kSquareColsOfGemm;
+  const uint32_t groups = plan.cols / kSquareColsOfTiles;
   float sum = 0;
 #pragma unroll 1
   for (uint32_t first = 0; first < groups; first += kTermsAtOnce * kWarpThreads) {
