@@ -4,11 +4,14 @@
 
 #include <cmath>
 #include <random>
+#include <set>
+#include <string>
 
 #include "models/checkpoint/quantised/matrix_reader.h"
 #include "tests/checkpoint/test_files.h"
 #include "vm/base/bf16.h"
 #include "vm/base/e4m3.h"
+#include "vm/layout/e4m3_rows.h"
 
 namespace serval {
 namespace {
@@ -130,6 +133,27 @@ TEST_P(Golden, CodesScalesAndZeroPointsMakeTheValues) {
           << expected.module << " element " << i;
     }
   }
+}
+
+// Rows that are kept in e4m3: codes, and one scale.
+TEST_P(Golden, RowsOfE4M3MakeTheValues) {
+  const std::set<std::string> kept = {"ct_float", "ct_naive", "fbgemm_fp8", "fp8_scales", "modelopt"};
+  bool some = false;
+  for (const Expected& expected : matrices()) {
+    const QuantisedMatrix& matrix = expected.matrix;
+    if (!matrix.has_e4m3_rows()) continue;
+    some = true;
+    const auto cols = static_cast<uint64_t>(matrix.cols);
+    std::vector<uint8_t> rows(static_cast<size_t>(matrix.rows) * e4m3_rows::row_bytes(cols));
+    matrix.read_e4m3_rows(0, matrix.rows, rows.data());
+    for (size_t i = 0; i < expected.values.size(); ++i) {
+      const uint8_t* row = rows.data() + i / cols * e4m3_rows::row_bytes(cols);
+      ASSERT_EQ(bits_of(e4m3_to_float(row[i % cols]) * e4m3_rows::scale_of(row, cols)),
+                bits_of(expected.values[i]))
+          << expected.module << " element " << i;
+    }
+  }
+  EXPECT_EQ(some, kept.contains(GetParam()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Packages, Golden,

@@ -10,6 +10,7 @@
 #include "vm/base/bf16.h"
 #include "vm/base/e4m3.h"
 #include "vm/base/error.h"
+#include "vm/layout/e4m3_rows.h"
 
 namespace serval {
 namespace {
@@ -156,6 +157,14 @@ void QuantisedMatrix::read(int64_t first_row, int64_t row_count, int64_t first_c
 std::string QuantisedMatrix::blamed_for(int64_t row, int64_t col) const {
   const float factor = scale(row / block_rows, col_block(col));
   return std::isfinite(factor) ? codes_name : fmt::format("{}: scale {}", scales_name, factor);
+}
+
+void QuantisedMatrix::read_e4m3_rows(int64_t first_row, int64_t row_count, uint8_t* to) const {
+  for (int64_t row = first_row; row < first_row + row_count; ++row) {
+    codes.read(row, 1, 0, cols, to);
+    e4m3_rows::set_scale(to, static_cast<uint64_t>(cols), scale(row / block_rows, 0));
+    to += e4m3_rows::row_bytes(static_cast<uint64_t>(cols));
+  }
 }
 
 void QuantisedMatrix::read_elements(int64_t first, int64_t count, uint16_t* bf16) const {

@@ -67,6 +67,13 @@ struct QuantisedMatrix {
   // Writes `count` elements from row-major index `first` on.
   void read_elements(int64_t first, int64_t count, uint16_t* bf16) const;
 
+  // True if codes are e4m3 and the elements of a row share a scale, which other rows may have, too.
+  bool has_e4m3_rows() const { return type == CodeType::kE4M3 && block_cols >= cols; }
+  // Writes codes and scales of rows as they are stored: [row_count] of e4m3_rows::row_bytes(cols), which
+  // vm/layout/e4m3_rows.h describes. Scales are widened to fp32, which is exact. NaN and infinity are
+  // written. Requires has_e4m3_rows().
+  void read_e4m3_rows(int64_t first_row, int64_t row_count, uint8_t* to) const;
+
   int64_t col_block(int64_t col) const {
     return block_of_col.empty() ? col / block_cols : block_of_col[static_cast<size_t>(col)];
   }
