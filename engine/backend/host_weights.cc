@@ -10,8 +10,16 @@
 namespace serval {
 namespace {
 
-bool needs_copy(const RankWeight& weight) {
-  return weight.tensor->dtype != DType::kBF16 || !weight.has_all_columns();
+bool needs_copy(const RankWeight& weight, const Matrix& matrix) {
+  return (weight.tensor->dtype == DType::kE4M3 && matrix.e4m3 == nullptr) || !weight.has_all_columns();
+}
+
+// The rank's rows in a matrix of which it has all columns.
+const uint16_t* rows_in_place(const RankWeight& weight, const Matrix& matrix) {
+  const int64_t first_row = weight.part.first_row;
+  if (matrix.e4m3 == nullptr) return matrix.bf16 + first_row * matrix.cols;
+  return reinterpret_cast<const uint16_t*>(matrix.e4m3 +
+                                           bytes_of_weights(DType::kE4M3, first_row, matrix.cols));
 }
 
 // Bytes of a copy, up to a multiple of what its elements and scales are aligned to.
@@ -47,15 +55,16 @@ HostWeights::HostWeights(std::shared_ptr<const ModelWeights> weights, const Mode
     : weights_(std::move(weights)), copies_(0, "") {
   const std::vector<RankWeight> parts = weights_of_ranks(model, program);
   int64_t bytes = 0;
-  for (const RankWeight& weight : parts) bytes += needs_copy(weight) ? copy_bytes(weight) : 0;
+  for (const RankWeight& weight : parts)
+    bytes += needs_copy(weight, weights_->matrix(weight.source_name)) ? copy_bytes(weight) : 0;
   copies_ = HostBuffer(static_cast<size_t>(bytes), "copies of weights");
   int64_t at = 0;
   for (const RankWeight& weight : parts) {
     const Tensor& tensor = *weight.tensor;
     const Matrix matrix = weights_->matrix(weight.source_name);
     uint16_t*& place = places_[{tensor.name, tensor.device}];
-    if (!needs_copy(weight)) {
-      place = const_cast<uint16_t*>(matrix.bf16) + weight.part.first_row * matrix.cols;
+    if (!needs_copy(weight, matrix)) {
+      place = const_cast<uint16_t*>(rows_in_place(weight, matrix));
       continue;
     }
     place = copies_.bf16(static_cast<size_t>(at));

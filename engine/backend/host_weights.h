@@ -14,8 +14,9 @@
 
 namespace serval {
 
-// Whole bf16 weights, and parts that consist of whole rows, are used in place in the checkpoint. A rank's
-// columns are copied, so that its rows are contiguous; weights of other types are quantised into copies.
+// Whole weights, and parts that consist of whole rows, are used in place, in bf16 or in the e4m3 of the
+// checkpoint. A rank's columns are copied, so that its rows are contiguous; bf16 weights that the program has
+// in e4m3 are quantised into copies.
 // Immutable after construction.
 class HostWeights {
  public:

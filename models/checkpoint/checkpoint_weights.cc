@@ -118,16 +118,32 @@ class CheckpointWeights final : public WeightSource {
     if (index < bf16.size()) refuse(tensor, first + static_cast<int64_t>(index), bf16[index]);
   }
 
+  bool keeps_e4m3(size_t tensor) const override {
+    const QuantisedMatrix* matrix = quantised(tensor);
+    return specs()[tensor].dtype == DType::kE4M3 && matrix != nullptr && matrix->has_e4m3_rows();
+  }
+
+  void read_e4m3(size_t tensor, int64_t first_row, int64_t row_count, uint8_t* to) const override {
+    quantised(tensor)->read_e4m3_rows(first_row, row_count, to);
+    if (not_finite_ == NotFinite::kLoaded) return;
+    const int64_t index = first_not_finite_e4m3(to, row_count, specs()[tensor].cols);
+    if (index >= 0) refuse(tensor, first_row * specs()[tensor].cols + index, 0);
+  }
+
   void report() const override {
     std::map<std::string_view, size_t> converted;
+    size_t kept = 0;
     for (size_t i = 0; i < weights_.size(); ++i) {
-      if (const QuantisedMatrix* matrix = quantised(i)) {
+      if (keeps_e4m3(i)) {
+        ++kept;
+      } else if (const QuantisedMatrix* matrix = quantised(i)) {
         ++converted[code_type_name(matrix->type)];
       } else if (plain(i)->dtype != StoredType::kBF16) {
         ++converted[dtype_name(plain(i)->dtype)];
       }
     }
     report_rounded(checkpoint_.source(), converted);
+    if (kept > 0) spdlog::info("{}: {} kept as stored", checkpoint_.source(), counted(kept, "e4m3 tensor"));
   }
 
  private:

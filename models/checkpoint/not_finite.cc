@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "vm/base/error.h"
+#include "vm/layout/e4m3_rows.h"
 
 namespace serval {
 namespace {
@@ -24,6 +25,18 @@ bool any_not_finite(std::span<const uint16_t> bf16) {
   return (any & kCarry) != 0;
 }
 
+constexpr bool is_nan_in_e4m3(uint8_t code) {
+  constexpr uint8_t kMagnitude = 0x7F;
+  return (code & kMagnitude) == kMagnitude;
+}
+
+// Without an early exit, as above.
+bool any_nan_in_e4m3(std::span<const uint8_t> codes) {
+  uint8_t any = 0;
+  for (const uint8_t code : codes) any |= static_cast<uint8_t>(is_nan_in_e4m3(code));
+  return any != 0;
+}
+
 }  // namespace
 
 size_t first_not_finite(std::span<const uint16_t> bf16) {
@@ -35,6 +48,17 @@ size_t first_not_finite(std::span<const uint16_t> bf16) {
     return begin + static_cast<size_t>(bad - block.begin());
   }
   return bf16.size();
+}
+
+int64_t first_not_finite_e4m3(const uint8_t* rows, int64_t row_count, int64_t cols) {
+  const auto width = static_cast<size_t>(cols);
+  for (int64_t row = 0; row < row_count; ++row, rows += e4m3_rows::row_bytes(width)) {
+    if (!std::isfinite(e4m3_rows::scale_of(rows, width))) return row * cols;
+    const std::span codes(rows, width);
+    if (any_nan_in_e4m3(codes))
+      return row * cols + (std::ranges::find_if(codes, is_nan_in_e4m3) - codes.begin());
+  }
+  return -1;
 }
 
 void refuse_not_finite(const std::string& where, const WeightSpec& spec, int64_t index, float stored) {

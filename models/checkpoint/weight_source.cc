@@ -5,7 +5,6 @@
 #include <exception>
 #include <map>
 #include <mutex>
-#include <numeric>
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
@@ -43,8 +42,10 @@ class RandomWeights final : public WeightSource {
 }  // namespace
 
 int64_t WeightSource::total_bytes() const {
-  return std::accumulate(specs_.begin(), specs_.end(), int64_t{0},
-                         [](int64_t sum, const WeightSpec& spec) { return sum + spec.bytes_bf16(); });
+  int64_t bytes = 0;
+  for (size_t i = 0; i < specs_.size(); ++i)
+    bytes += keeps_e4m3(i) ? specs_[i].bytes() : specs_[i].bytes_bf16();
+  return bytes;
 }
 
 size_t WeightSource::index_of(std::string_view name) const {

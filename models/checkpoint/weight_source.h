@@ -19,7 +19,7 @@
 
 namespace serval {
 
-// Called on the loading thread with the bytes of bf16 weights loaded so far and in total; the last call has
+// Called on the loading thread with the bytes of weights loaded so far and in total; the last call has
 // done == total. If it throws, loading stops and the exception is rethrown.
 using LoadProgress = std::function<void(int64_t done, int64_t total)>;
 
@@ -28,6 +28,7 @@ class WeightSource {
  public:
   virtual ~WeightSource() = default;
   const std::vector<WeightSpec>& specs() const { return specs_; }
+  // Of all tensors: in e4m3 if they are kept so, else in bf16.
   int64_t total_bytes() const;
   // Throws Error(kUsage) if the model has no tensor of that name.
   size_t index_of(std::string_view name) const;
@@ -44,9 +45,17 @@ class WeightSource {
   // the first element that is NaN or infinite, unless the source allows these.
   virtual void require_finite(size_t /*tensor*/, int64_t /*first*/,
                               std::span<const uint16_t> /*bf16*/) const {}
+  // True for a matrix that the model has in e4m3 and that is stored so, with a scale for the whole matrix or
+  // for each row: read_e4m3() gives it without rounding. read() gives its values in bf16, as of any tensor.
+  virtual bool keeps_e4m3(size_t /*tensor*/) const { return false; }
+  // Writes whole rows as they are stored, in the layout of vm/layout/e4m3_rows.h. Throws Error(kRuntime) for
+  // the first code that is NaN, and for a scale that is NaN or infinite, unless the source allows these.
+  // Requires keeps_e4m3().
+  virtual void read_e4m3(size_t /*tensor*/, int64_t /*first_row*/, int64_t /*row_count*/,
+                         uint8_t* /*to*/) const {}
   // Seed of random weights (random_weights.h); nullopt for weights from files.
   virtual std::optional<uint64_t> seed() const { return std::nullopt; }
-  // Logs which types read() converted to bf16. Call it after everything has been read.
+  // Logs which types were converted to bf16, and which kept. Call it after everything has been read.
   virtual void report() const {}
 
  protected:
@@ -64,9 +73,10 @@ enum class NotFinite { kRefused, kLoaded };
 // Opens the files and checks names, shapes and types; reads no weights. BF16 tensors are in place if the file
 // aligns them; F16 and F32 are rounded to the nearest bf16, and so are the values of quantised matrices
 // (models/checkpoint/quantised), as the directory's config.json describes them; without a config.json there
-// are none. Throws Error(kRuntime) if a tensor is missing, has a shape other than `model` expects, or another
-// type. Logs a warning for tensors that the model does not use, and one for each setting of the quantisation
-// that is not applied, such as 8-bit activations.
+// are none. Matrices that `model` has in e4m3 are kept if they are stored so. Throws Error(kRuntime) if a
+// tensor is missing, has a shape other than `model` expects, or another type. Logs a warning for tensors that
+// the model does not use, and one for each setting of the quantisation that is not applied, such as 8-bit
+// activations.
 std::unique_ptr<const WeightSource> open_checkpoint_weights(const std::filesystem::path& model_dir,
                                                             const Model& model,
                                                             NotFinite not_finite = NotFinite::kRefused);

@@ -15,15 +15,23 @@ namespace {
 constexpr int64_t kPieceElements = int64_t{1} << 20;  // work of a thread at a time: 2 MiB of bf16
 constexpr int64_t kTensorAlignment = 64;              // bytes; tensors in the buffer start at a cache line
 
-int64_t padded_bytes(const WeightSpec& spec) {
-  return (spec.bytes_bf16() + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
+int64_t padded_bytes(const WeightSource& source, size_t tensor) {
+  const WeightSpec& spec = source.specs()[tensor];
+  const int64_t bytes = source.keeps_e4m3(tensor) ? spec.bytes() : spec.bytes_bf16();
+  return (bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
 }
 
-std::vector<WeightPiece> cut_into_pieces(std::span<const WeightSpec> specs) {
+// Whole rows of tensors that are kept in e4m3.
+std::vector<WeightPiece> cut_into_pieces(const WeightSource& source) {
   std::vector<WeightPiece> pieces;
-  for (size_t tensor = 0; tensor < specs.size(); ++tensor)
-    for (int64_t first = 0; first < specs[tensor].elements(); first += kPieceElements)
-      pieces.push_back({tensor, first, std::min(kPieceElements, specs[tensor].elements() - first)});
+  for (size_t tensor = 0; tensor < source.specs().size(); ++tensor) {
+    const WeightSpec& spec = source.specs()[tensor];
+    const int64_t step = source.keeps_e4m3(tensor)
+                             ? std::max<int64_t>(1, kPieceElements / spec.cols) * spec.cols
+                             : kPieceElements;
+    for (int64_t first = 0; first < spec.elements(); first += step)
+      pieces.push_back({tensor, first, std::min(step, spec.elements() - first)});
+  }
   return pieces;
 }
 
@@ -31,7 +39,7 @@ std::vector<WeightPiece> cut_into_pieces(std::span<const WeightSpec> specs) {
 int64_t bytes_to_copy(const WeightSource& source) {
   int64_t bytes = 0;
   for (size_t tensor = 0; tensor < source.specs().size(); ++tensor)
-    if (source.in_place(tensor) == nullptr) bytes += padded_bytes(source.specs()[tensor]);
+    if (source.in_place(tensor) == nullptr) bytes += padded_bytes(source, tensor);
   return bytes;
 }
 
@@ -54,16 +62,27 @@ ModelWeights ModelWeights::materialise(std::shared_ptr<const WeightSource> sourc
   std::vector<uint16_t*> copies(specs.size(), nullptr);
   int64_t offset = 0;
   for (size_t tensor = 0; tensor < specs.size(); ++tensor) {
-    const uint16_t* bf16 = source->in_place(tensor);
-    if (bf16 == nullptr) {
-      bf16 = copies[tensor] = weights.buffer_.bf16(static_cast<size_t>(offset));
-      offset += padded_bytes(specs[tensor]);
+    Matrix matrix{source->in_place(tensor), specs[tensor].rows, specs[tensor].cols};
+    if (matrix.bf16 == nullptr) {
+      copies[tensor] = weights.buffer_.bf16(static_cast<size_t>(offset));
+      offset += padded_bytes(*source, tensor);
+      if (source->keeps_e4m3(tensor)) {
+        matrix.e4m3 = reinterpret_cast<const uint8_t*>(copies[tensor]);
+      } else {
+        matrix.bf16 = copies[tensor];
+      }
     }
-    const Matrix matrix{bf16, specs[tensor].rows, specs[tensor].cols};
     weights.matrices_.emplace(specs[tensor].name, matrix);
     if (!specs[tensor].alias.empty()) weights.matrices_.emplace(specs[tensor].alias, matrix);
   }
   const auto load_piece = [&](const WeightPiece& piece) {
+    if (source->keeps_e4m3(piece.tensor)) {
+      const WeightSpec& spec = specs[piece.tensor];
+      const int64_t first_row = piece.first / spec.cols;
+      return source->read_e4m3(
+          piece.tensor, first_row, piece.count / spec.cols,
+          reinterpret_cast<uint8_t*>(copies[piece.tensor]) + first_row * spec.row_bytes());
+    }
     const auto count = static_cast<size_t>(piece.count);
     if (uint16_t* out = copies[piece.tensor]) {
       source->read(piece.tensor, piece.first, {out + piece.first, count});
@@ -73,7 +92,7 @@ ModelWeights ModelWeights::materialise(std::shared_ptr<const WeightSource> sourc
     const uint16_t* bf16 = weights.matrix(specs[piece.tensor].name).bf16;
     source->require_finite(piece.tensor, piece.first, {bf16 + piece.first, count});
   };
-  for_each_weight_piece(cut_into_pieces(specs), load_piece, source->total_bytes(), progress);
+  for_each_weight_piece(cut_into_pieces(*source), load_piece, source->total_bytes(), progress);
   source->report();
   weights.source_ = std::move(source);
   return weights;

@@ -1,4 +1,4 @@
-// A model's weights in bf16 in host memory.
+// A model's weights in host memory: in bf16, or in e4m3 as the checkpoint stores them.
 #pragma once
 
 #include <cstddef>
@@ -13,17 +13,20 @@
 
 namespace serval {
 
-// Row-major, without padding between rows, aligned to at least two bytes. A norm has one row.
+// A norm has one row.
 struct Matrix {
-  const uint16_t* bf16;  // [rows, cols]
+  const uint16_t* bf16;  // [rows, cols], aligned to at least two bytes; null if the matrix is kept in e4m3
   int64_t rows;
   int64_t cols;
+  // [rows] of e4m3_rows::row_bytes(cols) (vm/layout/e4m3_rows.h), aligned to four bytes; null for bf16.
+  const uint8_t* e4m3 = nullptr;
 };
 
 // Immutable and thread-safe. Matrices stay valid until the object is destroyed; moving it keeps them valid.
 class ModelWeights {
  public:
-  // Loads all tensors of a source: uses those that are in place, and reads the others into a buffer. Throws
+  // Loads all tensors of a source: uses those that are in place, and reads the others into a buffer. Those
+  // that the source keeps in e4m3 stay so. Throws
   // Error(kOutOfMemory) if the buffer does not fit into memory, and throws as WeightSource::require_finite().
   static ModelWeights materialise(std::shared_ptr<const WeightSource> source,
                                   const LoadProgress& progress = {});

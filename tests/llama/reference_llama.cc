@@ -5,6 +5,8 @@
 #include <numbers>
 
 #include "vm/base/bf16.h"
+#include "vm/base/e4m3.h"
+#include "vm/layout/e4m3_rows.h"
 
 namespace serval::testing {
 namespace {
@@ -26,6 +28,13 @@ float frequency(const LlamaConfig& config, int pair) {
   return static_cast<float>((1 - smooth) * f / s.factor + smooth * f);
 }
 
+double element(const Matrix& w, size_t row, size_t col) {
+  const auto cols = static_cast<size_t>(w.cols);
+  if (w.bf16 != nullptr) return bf16_to_float(w.bf16[row * cols + col]);
+  const uint8_t* codes = w.e4m3 + row * e4m3_rows::row_bytes(cols);
+  return double{e4m3_to_float(codes[col])} * e4m3_rows::scale_of(codes, cols);
+}
+
 }  // namespace
 
 float ReferenceLlama::rounded(double x) const {
@@ -38,7 +47,7 @@ ReferenceLlama::Vector ReferenceLlama::multiply(const std::string& name, const V
   Vector out(static_cast<size_t>(w.rows));
   for (size_t j = 0; j < out.size(); ++j) {
     double sum = 0;
-    for (size_t i = 0; i < x.size(); ++i) sum += double{bf16_to_float(w.bf16[j * x.size() + i])} * x[i];
+    for (size_t i = 0; i < x.size(); ++i) sum += element(w, j, i) * x[i];
     out[j] = static_cast<float>(sum);
   }
   return out;

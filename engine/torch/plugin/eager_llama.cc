@@ -4,6 +4,9 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "vm/base/e4m3.h"
+#include "vm/layout/e4m3_rows.h"
+
 namespace serval::torch_plugin {
 namespace {
 
@@ -74,6 +77,24 @@ at::Tensor rotate(const at::Tensor& x, const at::Tensor& cosine, const at::Tenso
   return x * cosine + at::cat({-halves[1], halves[0]}, -1) * sine;
 }
 
+// The values of a matrix in e4m3, in fp32.
+at::Tensor dequantised(const ServalOracleWeight& weight) {
+  const auto width = static_cast<uint64_t>(weight.cols);
+  at::Tensor values = at::empty({weight.rows, weight.cols}, at::kFloat);
+  auto* to = values.data_ptr<float>();
+  for (int64_t r = 0; r < weight.rows; ++r) {
+    const uint8_t* row = weight.e4m3 + static_cast<uint64_t>(r) * e4m3_rows::row_bytes(width);
+    const float scale = e4m3_rows::scale_of(row, width);
+    for (int64_t c = 0; c < weight.cols; ++c) *to++ = kE4M3Values[row[c]] * scale;
+  }
+  return values;
+}
+
+at::Tensor tensor_of(const ServalOracleWeight& weight) {
+  if (weight.e4m3 != nullptr) return dequantised(weight);
+  return at::from_blob(const_cast<uint16_t*>(weight.bf16), {weight.rows, weight.cols}, at::kBFloat16);
+}
+
 }  // namespace
 
 // Finds weights by name, checks their shapes, and copies them to the device in the requested type.
@@ -91,10 +112,9 @@ class EagerLlama::Loader {
                                   "; needed: " + shape(rows, cols));
     }
     // Tied matrices share memory, and so a tensor.
-    at::Tensor& tensor = loaded_[weight.bf16];
-    if (!tensor.defined()) {
-      tensor = at::from_blob(const_cast<uint16_t*>(weight.bf16), {rows, cols}, at::kBFloat16).to(options_);
-    }
+    at::Tensor& tensor =
+        loaded_[weight.e4m3 != nullptr ? static_cast<const void*>(weight.e4m3) : weight.bf16];
+    if (!tensor.defined()) tensor = tensor_of(weight).to(options_);
     return tensor;
   }
   at::Tensor vector(const std::string& name, int64_t size) { return matrix(name, 1, size).view({size}); }
@@ -112,7 +132,7 @@ class EagerLlama::Loader {
 
   const WeightTable& weights_;
   const at::TensorOptions options_;
-  std::map<const uint16_t*, at::Tensor> loaded_;
+  std::map<const void*, at::Tensor> loaded_;
 };
 
 EagerLlama::EagerLlama(const ServalOracleConfig& c, const WeightTable& weights)
