@@ -5,6 +5,7 @@
 #include "vm/base/e4m3.h"
 #include "vm/device/cuda_check.h"
 #include "vm/layout/e4m3_image.h"
+#include "vm/layout/e4m3_rows.h"
 #include "vm/layout/page_image.h"
 #include "vm/warp.h"
 
@@ -113,23 +114,65 @@ __device__ uint32_t codes_of(uint32_t pair, float scale) {
          uint32_t{float_to_e4m3(bf16_to_float(static_cast<uint16_t>(pair >> 16)) / scale)} << 8;
 }
 
-// A block makes the e4m3 pages of one unit, a warp one row (vm/layout/e4m3_image.h): first the row's scale,
-// then the codes of two products at a time.
+// Sources of a row of e4m3 for a warp: its scale, and eight adjacent codes.
+// Rounds as quantise_rows() does.
 template <class Elements>
+struct RoundedRows {
+  Elements elements;
+
+  __device__ float scale(uint32_t row, uint32_t cols, uint32_t lane) const {
+    float largest = 0;
+    for (uint32_t col = lane * kGroupCols; col < cols; col += kWarpThreads * kGroupCols)
+      largest = fmaxf(largest, largest_of(elements(row, col)));
+    for (uint32_t step = kWarpThreads / 2; step > 0; step /= 2)
+      largest = fmaxf(largest, __shfl_xor_sync(~0U, largest, step));
+    return e4m3_scale(largest);
+  }
+  __device__ uint2 codes(uint32_t row, uint32_t col, float scale) const {
+    const uint4 eight = elements(row, col);
+    return {codes_of(eight.x, scale) | codes_of(eight.y, scale) << 16,
+            codes_of(eight.z, scale) | codes_of(eight.w, scale) << 16};
+  }
+};
+
+// Rows as vm/layout/e4m3_rows.h describes, from row `first_row` on, aligned to four bytes.
+struct StoredRows {
+  const uint8_t* rows;
+  uint64_t first_row;
+  uint32_t cols;
+
+  __device__ const uint8_t* of(uint32_t row) const {
+    return rows + (row - first_row) * e4m3_rows::row_bytes(cols);
+  }
+  __device__ float scale(uint32_t row, uint32_t /*cols*/, uint32_t /*lane*/) const {
+    return *reinterpret_cast<const float*>(of(row) + cols);
+  }
+  __device__ uint2 codes(uint32_t row, uint32_t col, float /*scale*/) const {
+    const auto* four = reinterpret_cast<const uint32_t*>(of(row) + col);
+    return {four[0], four[1]};
+  }
+};
+
+// The low halves, or the high ones, of two words.
+__device__ uint32_t low_halves(uint32_t first, uint32_t second) {
+  return __byte_perm(first, second, 0x5410);
+}
+__device__ uint32_t high_halves(uint32_t first, uint32_t second) {
+  return __byte_perm(first, second, 0x7632);
+}
+
+// A block makes the e4m3 pages of one unit, a warp one row (vm/layout/e4m3_image.h): first the row's scale,
+// then the codes of two products at a time. Rows beyond the matrix are zeros with scale 1.
+template <class Rows>
 __global__ void __launch_bounds__(kBlockThreads)
-    pack_e4m3(Elements elements, PackedShape shape, uint32_t first_unit, std::byte* image) {
+    pack_e4m3(Rows rows, PackedShape shape, uint32_t first_unit, std::byte* image) {
   static_assert(kBlockThreads / kWarpThreads == kUnitRows);
   const uint32_t unit = first_unit + blockIdx.x, row_of_unit = threadIdx.x / kWarpThreads;
   const uint32_t lane = threadIdx.x % kWarpThreads, row = matrix_row(shape, unit, row_of_unit);
-  const auto element_group = [&](uint32_t c) {
-    return row < shape.rows && c < shape.cols ? elements(row, c) : uint4{};
+  const float scale = row < shape.rows ? rows.scale(row, shape.cols, lane) : 1;
+  const auto codes_at = [&](uint32_t col) {
+    return row < shape.rows && col < shape.cols ? rows.codes(row, col, scale) : uint2{};
   };
-  float largest = 0;
-  for (uint32_t col = lane * kGroupCols; col < shape.cols; col += kWarpThreads * kGroupCols)
-    largest = fmaxf(largest, largest_of(element_group(col)));
-  for (uint32_t step = kWarpThreads / 2; step > 0; step /= 2)
-    largest = fmaxf(largest, __shfl_xor_sync(~0U, largest, step));
-  const float scale = e4m3_scale(largest);
   const uint32_t pages = e4m3_image::pages(page_image::panels(shape.cols));
   for (uint32_t page = lane; page < pages; page += kWarpThreads)
     *reinterpret_cast<float*>(image + e4m3_image::scale_offset(shape.cols, unit, page, row_of_unit)) = scale;
@@ -140,25 +183,29 @@ __global__ void __launch_bounds__(kBlockThreads)
     for (uint32_t group = lane; group < half_cols / kGroupCols; group += kWarpThreads) {
       const uint32_t pair = group / kQuadLanes, quad = group % kQuadLanes;
       const uint32_t col = panel * kPanelCols + group * kGroupCols;
-      const uint4 first = element_group(col), second = element_group(col + half_cols);
-      const auto word = [&](uint32_t a, uint32_t b) { return codes_of(a, scale) | codes_of(b, scale) << 16; };
+      const uint2 first = codes_at(col), second = codes_at(col + half_cols);
       auto* to = reinterpret_cast<uint4*>(codes + pair * e4m3_image::kPairBytes);
-      to[row_of_unit * kQuadLanes + quad] = {word(first.x, second.x), word(first.y, second.y),
-                                             word(first.z, second.z), word(first.w, second.w)};
+      to[row_of_unit * kQuadLanes + quad] = {low_halves(first.x, second.x), high_halves(first.x, second.x),
+                                             low_halves(first.y, second.y), high_halves(first.y, second.y)};
     }
   }
+}
+
+template <class Rows>
+void launch_pack_e4m3(const Rows& rows, const PackedShape& shape, uint64_t first_row, uint64_t num_rows,
+                      std::byte* image, cudaStream_t stream) {
+  const auto num_units = static_cast<uint32_t>((num_rows + kUnitRows - 1) / kUnitRows);
+  pack_e4m3<<<num_units, kBlockThreads, 0, stream>>>(rows, shape,
+                                                     static_cast<uint32_t>(first_row / kUnitRows), image);
+  SERVAL_CUDA_CHECK(cudaGetLastError());
 }
 
 template <class Elements>
 void launch_pack(const Elements& elements, const PackedShape& shape, uint64_t first_row, uint64_t num_rows,
                  std::byte* image, cudaStream_t stream) {
+  if (shape.e4m3)
+    return launch_pack_e4m3(RoundedRows<Elements>{elements}, shape, first_row, num_rows, image, stream);
   const uint64_t num_units = (num_rows + kUnitRows - 1) / kUnitRows;
-  if (shape.e4m3) {
-    pack_e4m3<<<static_cast<uint32_t>(num_units), kBlockThreads, 0, stream>>>(
-        elements, shape, static_cast<uint32_t>(first_row / kUnitRows), image);
-    SERVAL_CUDA_CHECK(cudaGetLastError());
-    return;
-  }
   const uint64_t num_pairs = num_units * (page_image::unit_bytes(shape.cols) / kPairBytes);
   constexpr uint32_t kBlockPairs = kBlockThreads / kWarpThreads;
   const auto blocks = static_cast<uint32_t>((num_pairs + kBlockPairs - 1) / kBlockPairs);
@@ -183,6 +230,12 @@ void pack_rows(const Tensor& weight, uint64_t first_row, uint64_t num_rows, cons
                std::byte* image, cudaStream_t stream) {
   const PackedShape shape = shape_of(weight);
   launch_pack(RowMajor{rows, first_row, shape.cols}, shape, first_row, num_rows, image, stream);
+}
+
+void pack_e4m3_rows(const Tensor& weight, uint64_t first_row, uint64_t num_rows, const uint8_t* rows,
+                    std::byte* image, cudaStream_t stream) {
+  const PackedShape shape = shape_of(weight);
+  launch_pack_e4m3(StoredRows{rows, first_row, shape.cols}, shape, first_row, num_rows, image, stream);
 }
 
 void pack_random(const Tensor& weight, const std::string& name, const MatrixPart& part, uint64_t seed,

@@ -21,6 +21,11 @@ uint32_t slice_rows(const Tensor& weight);
 void pack_rows(const Tensor& weight, uint64_t first_row, uint64_t num_rows, const uint16_t* rows,
                std::byte* image, cudaStream_t stream);
 
+// As above, for a weight in e4m3 whose rows the checkpoint has as codes: packs them as they are. `rows`:
+// [num_rows] of e4m3_rows::row_bytes(cols) (vm/layout/e4m3_rows.h).
+void pack_e4m3_rows(const Tensor& weight, uint64_t first_row, uint64_t num_rows, const uint8_t* rows,
+                    std::byte* image, cudaStream_t stream);
+
 // The position of a weight's elements in the whole matrix of its name, of which the weight may be a part.
 struct MatrixPart {
   uint64_t first_row = 0, first_col = 0;  // first_col: a multiple of 8

@@ -6,6 +6,7 @@
 
 #include "engine/device/weight_kernels.h"
 #include "models/checkpoint/random_weights.h"
+#include "tests/device/packed_shape.h"
 #include "vm/device/cuda_resources.h"
 #include "vm/layout/page_image.h"
 
@@ -14,26 +15,12 @@ namespace {
 
 constexpr uint16_t kPoison = 0xDEAD;  // initial content of the image; no test uses this value
 
-struct Shape {
-  uint64_t rows, cols;
-  uint32_t head_dim;  // 0: rows in sequence
-};
-
-// Full and partial panels, panels whose half is not a multiple of a product pair, last units with missing
-// rows, and both row orders.
-const Shape kShapes[] = {{8, 1024, 0},  {16, 2048, 0},   {203, 96, 0},     {8, 16, 0},
-                         {24, 1040, 0}, {40, 2080, 0},   {64, 3072, 0},    {33, 8192, 0},
-                         {128, 96, 64}, {256, 2048, 64}, {384, 3072, 128}, {256, 1072, 128}};
+using testing::kPackedShapes;
+using testing::matrix_row;
+using Shape = testing::PackedShape;
 
 Tensor weight_of(const Shape& shape) {
-  return {.name = "model.layers.3.mlp.up_proj.weight",
-          .rows = shape.rows,
-          .cols = shape.cols,
-          .dtype = DType::kBF16,
-          .kind = TensorKind::kWeight,
-          .image = Image::kPages,
-          .row_order = shape.head_dim > 0 ? RowOrder::kRotaryPairs : RowOrder::kSequential,
-          .head_dim = shape.head_dim};
+  return testing::weight_of(shape, DType::kBF16);
 }
 
 std::vector<uint16_t> random_matrix(const Shape& shape, uint64_t seed) {
@@ -41,14 +28,6 @@ std::vector<uint16_t> random_matrix(const Shape& shape, uint64_t seed) {
   fill_random_matrix(out, random_tensor_key(weight_of(shape).name, seed), 0,
                      random_matrix_scale(static_cast<int64_t>(shape.cols)));
   return out;
-}
-
-// The row of the matrix that is row `row` of the image, with the channels of instructions/qkv_rope/host.cc.
-uint64_t matrix_row(const Shape& shape, uint64_t row) {
-  if (shape.head_dim == 0) return row;
-  const uint64_t head = row / shape.head_dim, unit = row % shape.head_dim / kUnitRows, i = row % kUnitRows;
-  const uint64_t channel = i < 4 ? 4 * unit + i : 4 * unit + (i - 4) + shape.head_dim / 2;
-  return head * shape.head_dim + channel;
 }
 
 // The image element by element; the rest is zero.
@@ -105,7 +84,7 @@ std::vector<uint16_t> pack_in_slices(const Shape& shape, const std::vector<uint1
 }
 
 TEST(PageImage, IsThatOfTheLayout) {
-  for (const Shape& shape : kShapes) {
+  for (const Shape& shape : kPackedShapes) {
     const std::vector<uint16_t> matrix = random_matrix(shape, 5);
     const std::vector<uint16_t> expected = expected_image(shape, matrix);
     for (const uint64_t slice : {1, 3, 1000}) {
@@ -117,7 +96,7 @@ TEST(PageImage, IsThatOfTheLayout) {
 
 TEST(PageImage, OfRandomWeightsIsTheHosts) {
   for (const uint64_t seed : {uint64_t{0}, uint64_t{7}, ~uint64_t{0}}) {
-    for (const Shape& shape : kShapes) {
+    for (const Shape& shape : kPackedShapes) {
       const ImageOnGpu image(shape);
       pack_random(weight_of(shape), weight_of(shape).name, {0, 0, shape.cols}, seed, image.data(), nullptr);
       EXPECT_EQ(image.download(), expected_image(shape, random_matrix(shape, seed)))
