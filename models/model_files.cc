@@ -56,11 +56,14 @@ class ModelDirectory final : public ModelFiles {
   ChatTemplate chat_template(const Tokenizer& tokenizer) const override {
     return ChatTemplate::of_checkpoint(path_, tokenizer);
   }
-  std::unique_ptr<const WeightSource> weights(NotFinite not_finite) const override {
-    return open_checkpoint_weights(path_, *model_, not_finite);
-  }
+  StoredFormats stored_formats() const override { return serval::stored_formats(path_, *model_); }
 
  private:
+  std::unique_ptr<const WeightSource> open_weights(NotFinite not_finite,
+                                                   const WeightFormats& formats) const override {
+    return open_checkpoint_weights(path_, *model_->with_formats(formats), not_finite);
+  }
+
   const std::filesystem::path path_;
   const std::shared_ptr<const Model> model_;
 };

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "models/checkpoint/stored_formats.h"
 #include "models/checkpoint/weight_source.h"
 #include "models/model.h"
 #include "models/tokenizer/chat_template.h"
@@ -35,7 +36,17 @@ class ModelFiles {
   virtual std::filesystem::path tokenizer_path() const = 0;
   // The model's own chat template. If it has none, throws an error that names the alternatives.
   virtual ChatTemplate chat_template(const Tokenizer& tokenizer) const = 0;
-  virtual std::unique_ptr<const WeightSource> weights(NotFinite not_finite) const = 0;
+  // The types in which the matrices can be kept in memory as they are stored; bf16 unless a directory has
+  // e4m3. Reads no weights.
+  virtual StoredFormats stored_formats() const { return {}; }
+  // For a run of model()->with_formats(formats); matrices that are e4m3 there and stored so are kept.
+  std::unique_ptr<const WeightSource> weights(NotFinite not_finite, const WeightFormats& formats = {}) const {
+    return open_weights(not_finite, formats);
+  }
+
+ protected:
+  virtual std::unique_ptr<const WeightSource> open_weights(NotFinite not_finite,
+                                                           const WeightFormats& formats) const = 0;
 };
 
 // The names of types, most bytes first: "BF16, F32".

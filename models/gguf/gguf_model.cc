@@ -40,11 +40,13 @@ class GgufModel final : public ModelFiles {
   ChatTemplate chat_template(const Tokenizer& tokenizer) const override {
     return read_gguf_chat_template(files_->fields(), tokenizer);
   }
-  std::unique_ptr<const WeightSource> weights(NotFinite not_finite) const override {
+
+ private:
+  std::unique_ptr<const WeightSource> open_weights(NotFinite not_finite,
+                                                   const WeightFormats& /*formats*/) const override {
     return open_gguf_weights(files_, *model_, not_finite);
   }
 
- private:
   const std::shared_ptr<const GgufSet> files_;
   const std::shared_ptr<const Model> model_;
 };
