@@ -106,6 +106,17 @@ uint64_t free_memory() {
   }
 }
 
+// Bytes of the weights in memory by their types, as {"bf16": 1024}.
+ordered_json bytes_by_type(const Model& model) {
+  ordered_json bytes = ordered_json::object();
+  for (const DType type : {DType::kBF16, DType::kE4M3}) {
+    int64_t of_type = 0;
+    for (const WeightSpec& weight : model.weights()) of_type += weight.dtype == type ? weight.bytes() : 0;
+    if (of_type > 0) bytes[std::string(name_of(type))] = of_type;
+  }
+  return bytes;
+}
+
 ordered_json model_facts(const ModelSource& source) {
   const Model& c = *source.model;
   const std::map<std::string, double> parameters = c.parameters();
@@ -115,6 +126,7 @@ ordered_json model_facts(const ModelSource& source) {
           {"parameters", c.num_parameters()},
           {"weight_format", source.files ? source.files->weight_format() : ""},
           {"weight_bytes", c.weight_bytes()},
+          {"weight_bytes_by_type", bytes_by_type(c)},
           {"weight_bytes_per_token", c.weight_bytes_per_token()},
           {"kv_bytes_per_token", c.kv_bytes_per_token()},
           {"kv_tokens_that_fit", kv_tokens_beside_weights(bytes_of_model(c, 1), free_memory())},
