@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "spdlog/spdlog.h"
 
 #include "engine/backend/device_backend.h"
 #include "engine/backend/host_backend.h"
@@ -143,9 +144,10 @@ ChosenBackend make_backend(const EngineOptions& asked, const Model& model, Weigh
 }  // namespace
 
 Weights::Weights(const EngineOptions& options, const ModelSource& source)
-    : source_(options.random_weights ? make_random_weights(*source.model, *options.random_weights)
-                                     : source.files->weights(options.allow_nonfinite ? NotFinite::kLoaded
-                                                                                     : NotFinite::kRefused)),
+    : source_(options.random_weights
+                  ? make_random_weights(*source.model, *options.random_weights)
+                  : source.files->weights(options.allow_nonfinite ? NotFinite::kLoaded : NotFinite::kRefused,
+                                          source.model->formats)),
       progress_(weight_progress(options.progress)) {}
 
 std::shared_ptr<const ModelWeights> Weights::on_host() {
@@ -184,6 +186,7 @@ ModelSource open_model(const EngineOptions& options) {
 
 LoadedModel load_model(const EngineOptions& options, ModelSource source) {
   const auto begin = std::chrono::steady_clock::now();
+  if (!source.notice.empty()) spdlog::info("{}", source.notice);
   Weights weights(options, source);
   ChosenBackend chosen = make_backend(options, *source.model, weights);
   const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;

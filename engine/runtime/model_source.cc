@@ -8,7 +8,7 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 
-#include "engine/runtime/options.h"
+#include "engine/runtime/weight_formats.h"
 #include "models/gguf/gguf_file.h"
 #include "models/hub_cache.h"
 #include "models/presets.h"
@@ -82,8 +82,9 @@ ModelSource find_model(const std::string& model) {
 
 ModelSource find_model(const EngineOptions& options) {
   ModelSource source = find_model(options.model);
-  const WeightFormats formats = weight_formats(options);
-  if (!formats.all_bf16()) source.model = source.model->with_formats(formats);
+  ChosenFormats chosen = choose_formats(options, *source.model, source.files.get());
+  if (!chosen.formats.all_bf16()) source.model = source.model->with_formats(chosen.formats);
+  source.notice = std::move(chosen.notice);
   return source;
 }
 

@@ -14,6 +14,7 @@ namespace serval {
 struct ModelSource {
   std::shared_ptr<const Model> model;       // never null
   std::shared_ptr<const ModelFiles> files;  // null for a preset
+  std::string notice = {};                  // ChosenFormats::notice
 };
 
 // `model` is a directory, a GGUF file, a preset's name or, as "org/name", a model in Hugging Face's cache;
@@ -21,8 +22,8 @@ struct ModelSource {
 // Error(kRuntime) with the places that were searched.
 ModelSource find_model(const std::string& model);
 
-// The model that the options name, with their types of weights. Throws Error(kUsage) for a type that is not
-// known, and as above.
+// The model that the options name, with the types of weights that choose_formats() chooses. Throws as this
+// and as above.
 ModelSource find_model(const EngineOptions& options);
 
 // The bundled model: $SERVAL_ASSETS/serval-stories if the variable is set, else share/serval/serval-stories

@@ -32,6 +32,7 @@ struct WeightFormatName {
   std::string_view name;
   DType dtype;
 };
+constexpr const char* kStoredFormat = "auto";
 constexpr WeightFormatName kWeightFormats[] = {{"bf16", DType::kBF16}, {"fp8", DType::kE4M3}};
 
 template <NamedEnum E>
@@ -67,8 +68,9 @@ void check_gpus(const EngineOptions& options) {
 }
 
 void check_weight_formats(const EngineOptions& options) {
-  if (weight_formats(options).all_bf16()) return;
-  const char* field = weight_formats(options).layers != DType::kBF16 ? "weights" : "lm_head";
+  const AskedFormats asked = asked_formats(options);
+  if (asked.layers != DType::kE4M3 && asked.lm_head != DType::kE4M3) return;
+  const char* field = asked.layers == DType::kE4M3 ? "weights" : "lm_head";
   if (backend_kind(options) == BackendKind::kTorch)
     throw Error(ErrorKind::kUsage,
                 fmt::format("{}: fp8 runs on backends device and host; torch has bf16", field));
@@ -86,14 +88,14 @@ std::vector<std::string> policy_names() {
 }
 
 std::vector<std::string> weight_format_names() {
-  std::vector<std::string> names;
+  std::vector<std::string> names = {kStoredFormat};
   for (const auto& [name, dtype] : kWeightFormats) names.emplace_back(name);
   return names;
 }
 
-WeightFormats weight_formats(const EngineOptions& options) {
-  const auto named = [](const char* field, const std::string& name) {
-    if (name.empty()) return DType::kBF16;
+AskedFormats asked_formats(const EngineOptions& options) {
+  const auto named = [](const char* field, const std::string& name) -> std::optional<DType> {
+    if (name.empty() || name == kStoredFormat) return std::nullopt;
     require_one_of(field, name, weight_format_names());
     return std::ranges::find(kWeightFormats, name, &WeightFormatName::name)->dtype;
   };

@@ -1,6 +1,7 @@
 // Checks EngineOptions and converts them for backends.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,9 +28,13 @@ struct OptionLimits {
 inline constexpr const char* kBestPolicy = "best";
 // Valid values of options, in the order of the help texts.
 std::vector<std::string> policy_names();
-// Names of types of weights, bf16 first, and the types that the options name; throws Error(kUsage).
+// Names of types of weights. The first, "auto", is the default.
 std::vector<std::string> weight_format_names();
-WeightFormats weight_formats(const EngineOptions& options);
+// The types that the options name; nullopt for auto (engine/runtime/weight_formats.h). Throws Error(kUsage).
+struct AskedFormats {
+  std::optional<DType> layers, lm_head;
+};
+AskedFormats asked_formats(const EngineOptions& options);
 std::vector<std::string> backend_names();
 
 // Checks everything that does not depend on the model. Throws Error(kUsage) with one line: the field, the

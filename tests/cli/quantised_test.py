@@ -1,7 +1,9 @@
-"""Quantised checkpoints: each answers as the same model in bf16 does, and a damaged one gives one line."""
+"""Quantised checkpoints: in bf16 each answers as its values do, codes in e4m3 are kept, and a damaged file gives one line."""
 
 import json
+import math
 import os
+import struct
 import unittest
 
 import tiny_model
@@ -25,6 +27,11 @@ FORMATS = {
     "gptq-v2": "gptq: 4-bit integers with a scale per row",
     "awq": "awq: 4-bit integers in groups of 32",
 }
+# Those that --weights auto keeps as they are.
+KEPT = ("fp8-tensor", "fbgemm", "modelopt", "float-quantized")
+BF16 = ("--weights", "bf16")
+FP8 = ("--weights", "fp8")
+DEQUANTISED = "e4m3 weights are dequantised to bf16: "
 
 
 class Quantised(Case):
@@ -34,8 +41,8 @@ class Quantised(Case):
             tiny_quantised.write(quantised, dense, name)
         return quantised, dense
 
-    def answer(self, model):
-        result = run("generate", "-m", model, "-p", PROMPT, "-n", "16", "--temp", "0", "--ignore-eos", "--json")
+    def answer(self, model, *flags):
+        result = run("generate", "-m", model, "-p", PROMPT, "-n", "16", "--temp", "0", "--ignore-eos", "--json", *flags)
         self.assertEqual(result.returncode, 0, msg=result.stderr)
         response = json.loads(result.stdout)["responses"][0]
         return response["tokens"], response["log_probabilities"], result.stderr.decode()
@@ -48,10 +55,79 @@ class Quantised(Case):
         for name in FORMATS:
             with self.subTest(format=name):
                 quantised, dense = self.pair(name)
-                tokens, probabilities, _ = self.answer(quantised)
+                tokens, probabilities, _ = self.answer(quantised, *BF16)
                 self.assertEqual((tokens, probabilities), self.answer(dense)[:2])
                 answers.add(tuple(probabilities))
         self.assertEqual(len(answers), len(FORMATS))  # of different weights
+
+    def test_codes_in_e4m3_are_kept(self):
+        for name in KEPT:
+            with self.subTest(format=name):
+                quantised, _ = self.pair(name)
+                tokens, probabilities, log = self.answer(quantised)
+                self.assertIn("7 e4m3 tensors kept as stored", log)
+                self.assertNotIn("rounded", log)
+                self.assertNotIn(DEQUANTISED, log)
+                self.assertEqual((tokens, probabilities), self.answer(quantised, *FP8)[:2])
+                self.assertEqual((tokens, probabilities), self.answer(quantised, "--weights", "auto", "--lm-head", "auto")[:2])
+                # The weights have the same values in bf16; activations are rounded to fp16 instead.
+                in_bf16 = self.answer(quantised, *BF16)
+                self.assertNotEqual(probabilities, in_bf16[1])
+                self.assertEqual(tokens[0], in_bf16[0][0])
+                self.assertAlmostEqual(probabilities[0], in_bf16[1][0], delta=0.05)
+                self.assertNotIn(DEQUANTISED, in_bf16[2])  # it was asked for
+
+    def test_blocks_are_dequantised_and_the_log_says_why(self):
+        quantised, dense = self.pair("fp8-blocks")
+        tokens, probabilities, log = self.answer(quantised)
+        self.assertEqual((tokens, probabilities), self.answer(dense)[:2])
+        self.assertIn(f"{DEQUANTISED}tensor", log)
+        self.assertIn("q_proj.weight\" is e4m3 in blocks of 48 × 40, not e4m3 with a scale per matrix or row", log)
+        self.assertEqual(log.count(DEQUANTISED), 1)
+        # They can be rounded to e4m3 with other scales, as any weights.
+        self.assertEqual(self.answer(quantised, *FP8)[:2], self.answer(dense, *FP8)[:2])
+
+    def test_formats_without_e4m3_need_no_reason(self):
+        for name in ("int-quantized", "gptq-4", "awq"):
+            self.assertNotIn("dequantised", self.answer(self.pair(name)[0])[2])
+
+    def test_a_program_decides_the_type_of_the_codes(self):
+        quantised, _ = self.pair("float-quantized")
+        for flags in ((), BF16):
+            with self.subTest(flags=flags):
+                program = self.path("program" + "-".join(flags))
+                result = run("schedule", "-m", quantised, "-c", "128", "--sms", "2", "-o", program, *flags)
+                self.assertEqual(result.returncode, 0, msg=result.stderr)
+                self.assertEqual(run("validate", program, "-m", quantised, *flags).returncode, 0)
+                tokens, probabilities, log = self.answer(quantised, "--program", program)
+                self.assertEqual((tokens, probabilities), self.answer(quantised, *flags)[:2])
+                self.assertEqual(f"{DEQUANTISED}{program} is compiled for bf16" in log, flags == BF16)
+
+    def test_info_has_bytes_by_type(self):
+        matrices = [
+            shape
+            for name, shape in tiny_model.tensor_shapes(tiny_model.config()).items()
+            if name.removesuffix(".weight").rsplit(".", 1)[-1] in tiny_quantised.MODULES
+        ]
+        in_bf16 = sum(2 * rows * cols for rows, cols in matrices)
+        in_e4m3 = sum(rows * (cols + 4) for rows, cols in matrices)  # codes, and a scale for each row
+
+        def sizes(model, *flags):
+            facts = json.loads(run("info", "--json", "-m", model, *flags).stdout)["model"]
+            self.assertEqual(sum(facts["weight_bytes_by_type"].values()), facts["weight_bytes"])
+            return facts["weight_bytes_by_type"]
+
+        for name in FORMATS:
+            with self.subTest(format=name):
+                quantised, dense = self.pair(name)
+                plain = sizes(dense)
+                self.assertEqual(set(plain), {"bf16"})
+                self.assertEqual(sizes(quantised, *BF16), plain)
+                kept = {"bf16": plain["bf16"] - in_bf16, "e4m3": in_e4m3}
+                self.assertEqual(sizes(quantised), kept if name in KEPT else plain)
+                self.assertEqual(sizes(quantised, *FP8), kept)
+        # Several GPUs have bf16 only.
+        self.assertEqual(sizes(self.pair("fbgemm")[0], "--gpus", "2"), plain)
 
     def test_info_names_the_format(self):
         for name, text in FORMATS.items():
@@ -111,6 +187,22 @@ class Lies(Case):
         path = os.path.join(self.broken, "model.safetensors")
         os.truncate(path, os.path.getsize(path) - 1)
         self.refuses("model.safetensors", "data_offsets")
+
+    def test_scales_of_kept_codes(self):
+        fp8 = self.path("fp8-scales")
+        tiny_quantised.write(fp8, fp8 + "-bf16", "fbgemm")
+        path = os.path.join(fp8, "model.safetensors")
+        with open(path, "rb") as file:
+            content = bytearray(file.read())
+        length = struct.unpack_from("<Q", content)[0]
+        header = json.loads(content[8 : 8 + length])
+        at = 8 + length + header["model.layers.0.mlp.up_proj.weight_scale"]["data_offsets"][0]
+        struct.pack_into("<f", content, at + 4 * 3, math.nan)
+        with open(path, "wb") as file:
+            file.write(content)
+        arguments = ["generate", "-m", fp8, "-p", "x", "-n", "1"]
+        self.check_fails(1, "up_proj.weight_scale", "scale nan", "element [3, 0]", arguments=arguments)
+        self.assertEqual(run("info", "-m", fp8).returncode, 0)  # reads no weights
 
     def test_a_module_that_the_configuration_leaves_out(self):
         self.change(modules_to_not_convert=["o_proj"])

@@ -49,7 +49,7 @@ class WeightFormats(Case):
 
     def test_other_types_are_refused(self):
         for flag in ("--weights", "--lm-head"):
-            self.check_fails(2, flag, "fp9", "bf16", "fp8", arguments=["generate", "-p", "A", flag, "fp9"])
+            self.check_fails(2, flag, "fp9", "auto", "bf16", "fp8", arguments=["generate", "-p", "A", flag, "fp9"])
 
     def test_several_gpus_and_libtorch_are_refused(self):
         for flag in ("--weights", "--lm-head"):

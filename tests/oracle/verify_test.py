@@ -10,6 +10,7 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../cli"))
 import harness  # noqa: E402  (found by the line above)
 import tiny_model  # noqa: E402
+import tiny_quantised  # noqa: E402
 
 HAS_TORCH = os.environ.get("SERVAL_TEST_HAS_TORCH") == "1"
 BUNDLED = os.path.join(os.path.dirname(__file__), "../../assets/serval-stories")
@@ -143,6 +144,17 @@ class Gate(harness.Case):
     def test_so_is_one_of_random_weights(self):
         report = self.verify(*self.with_model, "-c", "512")
         self.assertTrue(report["passed"], report)
+
+    def test_so_are_codes_that_a_checkpoint_has(self):
+        for name in ("fp8-tensor", "float-quantized"):
+            quantised, dense = self.path(name), self.path(name + "-bf16")
+            tiny_quantised.write(quantised, dense, name)
+            arguments = ("-c", "512", "--random-tokens", "1", "--backend", "host")
+            report = self.verify("-m", quantised, *arguments)
+            self.assertTrue(report["passed"], report)
+            # The weights of the bf16 file have the same values.
+            other = self.verify("-m", quantised, "--reference", dense, *arguments)
+            self.assertEqual(other["ratio"], report["ratio"])
 
     def test_so_is_a_text_that_one_pass_reads(self):
         self.assertTrue(self.verify("--max-batch-tokens", str(POSITIONS))["passed"])

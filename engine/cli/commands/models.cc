@@ -55,7 +55,8 @@ Listed listed(std::string name, Find&& find) {
     entry.bytes = entry.files->stored_bytes();
     entry.files->weights(NotFinite::kRefused);
     if (entry.files->has_tokenizer()) entry.files->tokenizer();
-    entry.problem = memory_problem(*entry.files->model());
+    entry.problem =
+        memory_problem(*entry.files->model()->with_formats(entry.files->stored_formats().formats));
   } catch (const Error& error) {
     entry.problem = error.what();
   }

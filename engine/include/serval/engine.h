@@ -276,8 +276,9 @@ struct EngineOptions {
   // directory without weights.
   std::optional<uint64_t> random_weights = {};
   bool allow_nonfinite = false;  // load weights that are NaN or infinite, or too large for bf16
-  // Types in which the layers' matrices, and the LM head's, are kept in memory: bf16, or fp8: e4m3 with a
-  // scale for each row, rounded when the model is loaded, on one GPU. Empty: bf16.
+  // Types in which the layers' matrices, and the LM head's, are kept in memory: bf16; fp8 (e4m3 with a scale
+  // for each row or matrix, as the checkpoint stores them, else rounded; on one GPU or the host); or auto,
+  // the default: fp8 where the checkpoint stores all of these matrices so and the run takes it, else bf16.
   std::string weights = {};
   std::string lm_head = {};
   int context = 0;         // tokens per sequence; 0: min(model's maximum, 4096)

@@ -1,0 +1,114 @@
+// Which types of weights a run has, by its options and by what the checkpoint stores.
+#include "engine/runtime/weight_formats.h"
+
+#include <fmt/format.h>
+#include <stdexcept>
+#include <utility>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "tests/llama/tiny_model.h"
+#include "vm/base/error.h"
+
+namespace serval::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr WeightFormats kBf16;
+constexpr WeightFormats kLayers = {.layers = DType::kE4M3};
+constexpr WeightFormats kLmHead = {.lm_head = DType::kE4M3};
+constexpr WeightFormats kAll = {.layers = DType::kE4M3, .lm_head = DType::kE4M3};
+
+// A directory whose matrices are stored in these types.
+class FilesOf final : public ModelFiles {
+ public:
+  explicit FilesOf(StoredFormats stored) : stored_(std::move(stored)) {}
+
+  std::shared_ptr<const Model> model() const override { unused(); }
+  std::filesystem::path path() const override { return "model"; }
+  const char* format() const override { unused(); }
+  int64_t stored_bytes() const override { unused(); }
+  std::string weight_format() const override { unused(); }
+  bool has_tokenizer() const override { unused(); }
+  Tokenizer tokenizer() const override { unused(); }
+  std::filesystem::path tokenizer_path() const override { unused(); }
+  ChatTemplate chat_template(const Tokenizer& /*tokenizer*/) const override { unused(); }
+  StoredFormats stored_formats() const override { return stored_; }
+
+ private:
+  [[noreturn]] static void unused() { throw std::logic_error("not a use of the formats"); }
+  std::unique_ptr<const WeightSource> open_weights(NotFinite /*not_finite*/,
+                                                   const WeightFormats& /*formats*/) const override {
+    unused();
+  }
+
+  StoredFormats stored_;
+};
+
+ChosenFormats chosen(const EngineOptions& options, StoredFormats stored) {
+  const FilesOf files(std::move(stored));
+  return choose_formats(options, tiny_untied_config(), &files);
+}
+
+TEST(WeightFormats, AutoIsWhatTheCheckpointStores) {
+  for (const WeightFormats& stored : {kBf16, kLayers, kLmHead, kAll}) {
+    for (const char* name : {"", "auto"}) {
+      const ChosenFormats found = chosen({.weights = name, .lm_head = name}, {.formats = stored});
+      EXPECT_EQ(found.formats, stored);
+      EXPECT_EQ(found.notice, "");
+    }
+  }
+  EXPECT_EQ(choose_formats({}, tiny_untied_config(), nullptr).formats, kBf16);  // a preset
+}
+
+TEST(WeightFormats, NamesWinOverTheCheckpoint) {
+  EXPECT_EQ(chosen({.weights = "bf16"}, {.formats = kAll}).formats, kLmHead);
+  EXPECT_EQ(chosen({.weights = "bf16", .lm_head = "bf16"}, {.formats = kAll}).formats, kBf16);
+  EXPECT_EQ(chosen({.lm_head = "fp8"}, {.formats = kLayers}).formats, kAll);
+  EXPECT_EQ(chosen({.weights = "fp8"}, {.formats = kBf16, .layers_reason = "blocks"}).formats, kLayers);
+  EXPECT_THROW(chosen({.weights = "fp9"}, {.formats = kBf16}), Error);
+}
+
+TEST(WeightFormats, TheNoticeSaysWhyAutoDequantises) {
+  const auto notice = [](const EngineOptions& options, const StoredFormats& stored) {
+    return chosen(options, stored).notice;
+  };
+  const StoredFormats mixed = {.formats = kBf16, .layers_reason = "q_proj is BF16"};
+  EXPECT_EQ(notice({}, mixed), "model: e4m3 weights are dequantised to bf16: q_proj is BF16");
+  EXPECT_EQ(notice({.weights = "bf16"}, mixed), "");  // it was asked for
+  EXPECT_EQ(notice({.weights = "fp8"}, mixed), "");
+  EXPECT_EQ(notice({}, {.formats = kBf16, .layers_reason = "one", .lm_head_reason = "two"}),
+            "model: e4m3 weights are dequantised to bf16: one; two");
+}
+
+TEST(WeightFormats, RunsThatHaveBf16OnlyDequantise) {
+  const auto expect_bf16 = [](const EngineOptions& options, const char* reason) {
+    const ChosenFormats found = chosen(options, {.formats = kAll});
+    EXPECT_EQ(found.formats, kBf16);
+    EXPECT_EQ(found.notice, fmt::format("model: e4m3 weights are dequantised to bf16: {}", reason));
+  };
+  expect_bf16({.backend = "torch"}, "backend torch has bf16");
+  expect_bf16({.gpus = {0, 1}}, "e4m3 runs on 1 GPU; gpus: 2");
+  EXPECT_EQ(chosen({.gpus = {1}}, {.formats = kAll}).formats, kAll);
+}
+
+TEST(WeightFormats, RandomWeightsAreNotThoseOfTheCheckpoint) {
+  const ChosenFormats found = chosen({.random_weights = 1}, {.formats = kAll});
+  EXPECT_EQ(found.formats, kBf16);
+  EXPECT_EQ(found.notice, "");
+}
+
+TEST(WeightFormats, AProgramThatIsMissingIsNamed) {
+  try {
+    chosen({.program = "/nowhere/program"}, {.formats = kAll});
+    ADD_FAILURE() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("/nowhere/program"));
+  }
+  EXPECT_EQ(chosen({.program = "/nowhere/program"}, {.formats = kBf16}).formats, kBf16);  // not read
+}
+
+}  // namespace
+}  // namespace serval::testing
