@@ -55,6 +55,7 @@ std::vector<Method> methods() {
       {"fp8, a scale", fp8, "F32", Scales::kScalar},
       {"fp8, a scale in F16", fp8, "F16", Scales::kOne},
       {"fp8, a scale for each row", fp8, "F32", Scales::kRows},
+      {"fp8, powers of two", fp8, "F8_E8M0", Scales::kRows},
       {"fbgemm_fp8", fbgemm, "F32", Scales::kColumn},
       {"float-quantized, channel", compressed_tensors("float-quantized", "channel"), "BF16", Scales::kColumn},
       {"float-quantized, tensor", compressed_tensors("float-quantized", "tensor"), "F32", Scales::kOne},
@@ -74,10 +75,15 @@ uint8_t code_of(size_t module, int64_t element) {
   return (code & kNan) == kNan ? static_cast<uint8_t>(code & 0x80) : code;
 }
 
+uint8_t e8m0_scale(int64_t row) {
+  return static_cast<uint8_t>(row == 3 ? 0 : 110 + row % 11);  // 2^-127 is subnormal in fp32
+}
+
 // Exact in the type; in F32 with more bits than bf16 has. A negative one, zero and a subnormal are among
 // them.
 float scale_of(const std::string& type, size_t module, int64_t row) {
   const auto step = static_cast<float>(static_cast<int64_t>(module) + row % 5);
+  if (type == "F8_E8M0") return std::ldexp(1.0F, e8m0_scale(row) - 127);
   if (row == 3) return 0;
   if (row == 4) return -0.25F;
   if (type != "F32") return (8 + step) / 1024;
@@ -91,6 +97,12 @@ void put(TestTensor& tensor, size_t index, T value) {
 
 std::string encoded(const std::string& type, const std::vector<float>& values) {
   if (type == "F32") return bytes_of(values);
+  if (type == "F8_E8M0") {
+    std::string bytes;
+    for (size_t row = 0; row < values.size(); ++row)
+      bytes += static_cast<char>(e8m0_scale(static_cast<int64_t>(row)));
+    return bytes;
+  }
   std::vector<uint16_t> halves;
   for (const float value : values)
     halves.push_back(type == "BF16" ? float_to_bf16(value) : float_to_fp16(value));
