@@ -25,9 +25,9 @@ struct Matrix {
 // Immutable and thread-safe. Matrices stay valid until the object is destroyed; moving it keeps them valid.
 class ModelWeights {
  public:
-  // Loads all tensors of a source: uses those that are in place, and reads the others into a buffer. Those
-  // that the source keeps in e4m3 stay so. Throws
-  // Error(kOutOfMemory) if the buffer does not fit into memory, and throws as WeightSource::require_finite().
+  // Loads all tensors of a source: uses those that are in place, and reads the others into a buffer, in e4m3
+  // where the source keeps that. Throws Error(kOutOfMemory) if the buffer does not fit into memory, and as
+  // WeightSource::require_finite() and read_e4m3().
   static ModelWeights materialise(std::shared_ptr<const WeightSource> source,
                                   const LoadProgress& progress = {});
   // Materialise open_checkpoint_weights() and make_random_weights().
