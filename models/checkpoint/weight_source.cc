@@ -71,6 +71,21 @@ std::unique_ptr<const WeightSource> make_random_weights(const Model& model, uint
   return std::make_unique<const RandomWeights>(model, seed);
 }
 
+std::vector<WeightPiece> cut_into_pieces(const WeightSource& source) {
+  constexpr int64_t kPieceElements = int64_t{1} << 20;  // work of a thread at a time: 2 MiB of bf16
+  std::vector<WeightPiece> pieces;
+  for (size_t tensor = 0; tensor < source.specs().size(); ++tensor) {
+    if (!source.has(tensor)) continue;
+    const WeightSpec& spec = source.specs()[tensor];
+    const int64_t step = source.keeps_e4m3(tensor)
+                             ? std::max<int64_t>(1, kPieceElements / spec.cols) * spec.cols
+                             : kPieceElements;
+    for (int64_t first = 0; first < spec.elements(); first += step)
+      pieces.push_back({tensor, first, std::min(step, spec.elements() - first)});
+  }
+  return pieces;
+}
+
 void for_each_weight_piece(std::span<const WeightPiece> pieces,
                            const std::function<void(const WeightPiece&)>& run, int64_t total_bytes,
                            const LoadProgress& progress) {

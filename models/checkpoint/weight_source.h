@@ -34,6 +34,8 @@ class WeightSource {
   size_t index_of(std::string_view name) const;
   // A path, or the model's name; for error lines.
   virtual std::string name() const = 0;
+  // False for a weight that the source does not give: some only replace a part of a model's weights.
+  virtual bool has(size_t /*tensor*/) const { return true; }
 
   // Writes elements [first, first + out.size()) of a tensor in bf16.
   virtual void read(size_t tensor, int64_t first, std::span<uint16_t> out) const = 0;
@@ -96,6 +98,10 @@ struct WeightPiece {
   int64_t first;
   int64_t count;
 };
+
+// The weights that the source has, in pieces of similar sizes that lie in one tensor each; whole rows of
+// tensors that are kept in e4m3.
+std::vector<WeightPiece> cut_into_pieces(const WeightSource& source);
 
 // Calls run(piece) for all pieces on all cores. If `run` throws, loading stops and the exception of the piece
 // with the lowest index is rethrown. `progress` counts finished pieces, so pieces should have similar sizes.

@@ -12,27 +12,12 @@
 namespace serval {
 namespace {
 
-constexpr int64_t kPieceElements = int64_t{1} << 20;  // work of a thread at a time: 2 MiB of bf16
-constexpr int64_t kTensorAlignment = 64;              // bytes; tensors in the buffer start at a cache line
+constexpr int64_t kTensorAlignment = 64;  // bytes; tensors in the buffer start at a cache line
 
 int64_t padded_bytes(const WeightSource& source, size_t tensor) {
   const WeightSpec& spec = source.specs()[tensor];
   const int64_t bytes = source.keeps_e4m3(tensor) ? spec.bytes() : spec.bytes_bf16();
   return (bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
-}
-
-// Whole rows of tensors that are kept in e4m3.
-std::vector<WeightPiece> cut_into_pieces(const WeightSource& source) {
-  std::vector<WeightPiece> pieces;
-  for (size_t tensor = 0; tensor < source.specs().size(); ++tensor) {
-    const WeightSpec& spec = source.specs()[tensor];
-    const int64_t step = source.keeps_e4m3(tensor)
-                             ? std::max<int64_t>(1, kPieceElements / spec.cols) * spec.cols
-                             : kPieceElements;
-    for (int64_t first = 0; first < spec.elements(); first += step)
-      pieces.push_back({tensor, first, std::min(step, spec.elements() - first)});
-  }
-  return pieces;
 }
 
 // Size of the tensors that are not in place.
