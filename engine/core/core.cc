@@ -1,12 +1,24 @@
 #include "engine/core/core.h"
 
-#include <future>
 #include <utility>
 
 #include "engine/text/shown_tokens.h"
 #include "vm/base/signals_blocked.h"
 
 namespace serval {
+namespace {
+
+// Waits for a task of the loop. A task that the loop has dropped was still waiting at shutdown().
+void wait_for(std::future<void> done) {
+  try {
+    done.get();
+  } catch (const std::future_error&) {
+    throw Error(ErrorKind::kUsage, "engine: it has been shut down meanwhile");
+  }
+}
+
+}  // namespace
+
 Core::Core(Backend& backend, const TextCodec& text, double load_ms, const PassLoopOptions& options)
     : backend_(backend),
       text_(text),
@@ -33,12 +45,12 @@ std::unique_ptr<Sequence> Core::sequence_of(Submission submission, TimePoint now
   return leader;
 }
 
-bool Core::put(const std::function<void(Inbox&)>& what) {
+bool Core::put(const std::function<void()>& what) {
   bool was_idle = false;
   {
     const std::lock_guard lock(mutex_);
     if (ending_) throw Error(ErrorKind::kUsage, "engine: it has been shut down and takes no requests");
-    what(inbox_);
+    what();
     was_idle = std::exchange(idle_, false);
     signals_->arrived = true;
   }
@@ -50,8 +62,8 @@ void Core::submit(std::vector<Submission> submissions) {
   const TimePoint now = now_();
   std::vector<std::unique_ptr<Sequence>> sequences;
   for (Submission& submission : submissions) sequences.push_back(sequence_of(std::move(submission), now));
-  const bool at_work = put([&](Inbox& inbox) {
-    for (auto& sequence : sequences) inbox.sequences.push_back(std::move(sequence));
+  const bool at_work = put([&] {
+    for (auto& sequence : sequences) inbox_.back().sequences.push_back(std::move(sequence));
   });
   if (at_work && has_room_) backend_.request_stop();
 }
@@ -64,19 +76,30 @@ void Core::cancel_all() noexcept {
 
 void Core::on_loop(const std::function<void()>& call) {
   signals_->refuse_loop_thread("write_trace");
-  std::promise<void> done;
-  put([&](Inbox& inbox) {
-    inbox.calls.push_back([&] {
-      try {
-        call();
-        done.set_value();
-      } catch (...) {
-        done.set_exception(std::current_exception());
-      }
-    });
+  Task task(call);
+  std::future<void> done = task.get_future();
+  put([&] {
+    inbox_.front().calls.push_back(std::move(task));
     signals_->cancelled = true;  // ends the launch in flight
   });
-  done.get_future().get();
+  wait_for(std::move(done));
+}
+
+void Core::between_requests(const std::function<void()>& call, bool cancel) {
+  Task task([&] {
+    loop_.clear_cache();
+    call();
+  });
+  std::future<void> done = task.get_future();
+  put([&] {
+    inbox_.back().last_call = std::move(task);
+    inbox_.emplace_back();
+    if (!cancel) return;
+    ++signals_->cancel_epoch;
+    signals_->cancelled = true;
+  });
+  if (cancel) backend_.request_stop();
+  wait_for(std::move(done));
 }
 
 void Core::shutdown() {
@@ -100,23 +123,43 @@ EngineStats Core::stats() const {
   return stats_;
 }
 
+// Under the lock: what the loop may start now. The end of the engine drops last calls, and all sequences
+// come.
+Core::Stage Core::take_stage() {
+  Stage taken;
+  std::swap(taken.sequences, inbox_.front().sequences);
+  std::swap(taken.calls, inbox_.front().calls);
+  while (ending_ && inbox_.size() > 1) {
+    inbox_.pop_front();
+    for (auto& sequence : inbox_.front().sequences) taken.sequences.push_back(std::move(sequence));
+    inbox_.front().sequences.clear();
+  }
+  if (taken.empty() && loop_.idle() && inbox_.front().last_call.valid()) {
+    taken.last_call = std::move(inbox_.front().last_call);
+    inbox_.pop_front();
+  }
+  return taken;
+}
+
 // Waits while there is nothing to do. Returns false when the thread has to end and the inbox is empty.
 bool Core::take_inbox() {
-  Inbox taken;
+  Stage taken;
   {
     std::unique_lock lock(mutex_);
+    const auto is_empty = [this] { return inbox_.size() == 1 && inbox_.front().empty(); };
     stats_ = loop_.stats();
-    if (loop_.idle() && inbox_.empty()) {
+    if (loop_.idle() && is_empty()) {
       idle_ = true;
       idle_changed_.notify_all();
-      wake_.wait(lock, [this] { return ending_ || !inbox_.empty(); });
+      wake_.wait(lock, [&] { return ending_ || !is_empty(); });
     }
-    std::swap(taken, inbox_);
+    taken = take_stage();
     signals_->arrived = false;
     if (ending_ && taken.empty()) return false;
   }
   for (auto& sequence : taken.sequences) loop_.add(std::move(sequence));
-  for (const auto& call : taken.calls) call();
+  for (Task& call : taken.calls) call();
+  if (taken.last_call.valid()) taken.last_call();
   return true;
 }
 

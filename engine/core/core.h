@@ -2,7 +2,9 @@
 #pragma once
 
 #include <condition_variable>
+#include <deque>
 #include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -40,22 +42,32 @@ class Core {
   // Runs `call` on the loop's thread between two launches and returns when it is done. Rethrows its
   // exception; throws Error(kUsage) after shutdown().
   void on_loop(const std::function<void()>& call);
+  // Runs `call` on the loop's thread once all requests submitted so far have ended, after clearing the KV
+  // cache; requests that are submitted meanwhile wait until it is done. Returns then, and throws as
+  // on_loop(), also if shutdown() comes first. `cancel`: requests submitted so far finish as kCancelled.
+  void between_requests(const std::function<void()>& call, bool cancel);
   // Returns when no request runs or waits and all KV blocks are released.
   void wait_until_idle();
   EngineStats stats() const;  // as of the last launch
 
  private:
-  struct Inbox {
+  using Task = std::packaged_task<void()>;
+  // What waits for the loop.
+  struct Stage {
     std::vector<std::unique_ptr<Sequence>> sequences;
-    std::vector<std::function<void()>> calls;
-    bool empty() const { return sequences.empty() && calls.empty(); }
+    std::vector<Task> calls;
+    // Runs when the loop has ended all sequences of this stage; the next stage waits for it. Not valid in the
+    // last stage.
+    Task last_call;
+    bool empty() const { return sequences.empty() && calls.empty() && !last_call.valid(); }
   };
 
   std::unique_ptr<Sequence> sequence_of(Submission submission, TimePoint now) const;
   // Returns whether the loop was busy.
-  bool put(const std::function<void(Inbox&)>& what);
+  bool put(const std::function<void()>& what);
   void run();
   bool take_inbox();
+  Stage take_stage();
 
   Backend& backend_;
   const TextCodec& text_;
@@ -67,7 +79,7 @@ class Core {
 
   mutable std::mutex mutex_;
   std::condition_variable wake_, idle_changed_;
-  Inbox inbox_;
+  std::deque<Stage> inbox_{1};
   bool ending_ = false;
   bool idle_ = true;
   EngineStats stats_;

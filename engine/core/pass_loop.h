@@ -49,6 +49,8 @@ class PassLoop {
   bool step();
   // Ends all sequences, running and waiting.
   void end_all(Finish finish);
+  // Forgets the keys and values that no sequence holds.
+  void clear_cache() { pool_.drop_kept(); }
 
   bool idle() const { return running_.empty() && waiting_.empty(); }
   bool has_room() const { return running_.has_room(); }
