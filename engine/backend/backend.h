@@ -8,6 +8,8 @@
 #include <span>
 #include <string>
 
+#include "models/checkpoint/weight_source.h"
+#include "models/model.h"
 #include "vm/base/error.h"
 #include "vm/events.h"
 #include "vm/program.h"
@@ -62,6 +64,16 @@ class Backend {
   // Ends the current launch after the current pass. May be called on any thread and in signal handlers. run()
   // clears it.
   virtual void request_stop() noexcept = 0;
+
+  // Whether update_weights() is supported.
+  virtual bool updates_weights() const { return false; }
+  // Replaces the weights that the source has (models/checkpoint/tensor_weights.h), in all programs and on all
+  // ranks: they then have the bits that loading them gives. `model` is the one that the backend was made for.
+  // Call it between launches. The KV cache keeps what the old weights computed. Throws Error(kOutOfMemory),
+  // before anything has changed, and Error(kDeviceFault), after which weights are undefined.
+  virtual void update_weights(const Model& /*model*/, const WeightSource& /*source*/) {
+    throw Error(ErrorKind::kRuntime, name() + ": weights cannot be replaced in this backend");
+  }
 
   // Logits of a row that wanted them in the last pass: [vocabulary], fp32. Valid until the next run().
   virtual std::span<const float> logits(int row) = 0;

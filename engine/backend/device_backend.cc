@@ -117,7 +117,12 @@ class DeviceBackend final : public Backend {
     }
   }
 
-  const Ranks& ranks() const { return ranks_; }
+  // The memory that weights and constants are uploaded to.
+  std::vector<UploadTarget> upload_targets() const {
+    std::vector<UploadTarget> targets;
+    for (const RankMemory& rank : ranks_) targets.push_back({rank.gpu.index, &rank.tensors});
+    return targets;
+  }
   const Program& widest() const { return programs_.widest(); }
 
   std::string name() const override { return "device"; }
@@ -127,6 +132,8 @@ class DeviceBackend final : public Backend {
   void run(const Launch& launch, const std::function<void(uint32_t)>& on_pass,
            const std::function<void()>& on_begun) override;
   void request_stop() noexcept override { state_.request_stop(); }
+  bool updates_weights() const override { return true; }
+  void update_weights(const Model& model, const WeightSource& source) override;
   std::span<const float> logits(int row) override;
   std::optional<double> kernel_us() const override { return interpreters_[last_]->kernel_us(); }
   std::optional<double> stream_limit_gb_per_s() override;
@@ -272,6 +279,11 @@ void DeviceBackend::fill_cache() {
   for (const RankMemory& rank : ranks_) rank.stream.wait();
 }
 
+// Programs read weights from the same images before and after, so they need no other binding.
+void DeviceBackend::update_weights(const Model& model, const WeightSource& source) {
+  fault_on_error([&] { upload_weights(source, model, widest(), upload_targets(), {}); });
+}
+
 void DeviceBackend::record(uint32_t events_of_ring, RecordingDetail detail) {
   for (const auto& interpreter : interpreters_) {
     if (interpreter) interpreter->record(events_of_ring, detail);
@@ -338,8 +350,7 @@ void require_sms(const Gpu& gpu, const Program& program) {
 
 void upload(const DeviceBackend& backend, const Model& model, const WeightSource& weights,
             const LoadProgress& progress) {
-  std::vector<UploadTarget> targets;
-  for (const RankMemory& rank : backend.ranks()) targets.push_back({rank.gpu.index, &rank.tensors});
+  const std::vector<UploadTarget> targets = backend.upload_targets();
   upload_weights(weights, model, backend.widest(), targets, progress);
   for (const UploadTarget& target : targets)
     upload_constants(model, backend.widest().limits.max_context, target);

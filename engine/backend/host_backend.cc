@@ -64,6 +64,8 @@ class HostBackend final : public Backend {
   void run(const Launch& launch, const std::function<void(uint32_t)>& on_pass,
            const std::function<void()>& on_begun) override;
   void request_stop() noexcept override { std::atomic_ref(host_stop_).store(1, std::memory_order_release); }
+  bool updates_weights() const override { return true; }
+  void update_weights(const Model& model, const WeightSource& source) override;
   std::span<const float> logits(int row) override {
     const auto* all = static_cast<const float*>(memory_.at({model_tensor::kLogits, 0}).base());
     return {all + static_cast<size_t>(row) * limits().vocab, limits().vocab};
@@ -96,7 +98,7 @@ class HostBackend final : public Backend {
 
   const BackendOptions options_;
   const ProgramSet programs_;
-  const HostWeights weights_;
+  HostWeights weights_;
   std::vector<ModelConstant> constants_;
   StateBlock state_;
   // The programs run on this copy, so that the next launch's state can be written meanwhile. Only output and
@@ -271,6 +273,17 @@ void HostBackend::run(const Launch& launch, const std::function<void(uint32_t)>&
   interpreter.replay ? interpreter.replay->run(on_pass) : interpreter.threads->run(on_pass);
   std::atomic_ref(host_stop_).store(0, std::memory_order_release);
   if (!on_begun) copy_result(own_state_, state_);
+}
+
+void HostBackend::update_weights(const Model& /*model*/, const WeightSource& source) {
+  if (!weights_.replace(source)) return;
+  // Interpreters keep the addresses that they were bound to.
+  prepared_.reset();
+  for (size_t i = 0; i < interpreters_.size(); ++i) {
+    if (!is_bound(i)) continue;
+    interpreters_[i] = {};
+    interpreter_of(i);
+  }
 }
 
 void HostBackend::record(uint32_t events_of_ring, RecordingDetail) {

@@ -14,12 +14,13 @@ bool needs_copy(const RankWeight& weight, const Matrix& matrix) {
   return (weight.tensor->dtype == DType::kE4M3 && matrix.e4m3 == nullptr) || !weight.has_all_columns();
 }
 
-// The rank's rows in a matrix of which it has all columns.
-const uint16_t* rows_in_place(const RankWeight& weight, const Matrix& matrix) {
-  const int64_t first_row = weight.part.first_row;
-  if (matrix.e4m3 == nullptr) return matrix.bf16 + first_row * matrix.cols;
-  return reinterpret_cast<const uint16_t*>(matrix.e4m3 +
-                                           bytes_of_weights(DType::kE4M3, first_row, matrix.cols));
+// The rank's rows in a matrix of which it has all columns, as they are stored.
+uint16_t* rows_in_place(const Matrix& matrix, const WeightPart& part) {
+  const uint16_t* rows = matrix.e4m3 == nullptr
+                             ? matrix.bf16 + part.first_row * matrix.cols
+                             : reinterpret_cast<const uint16_t*>(
+                                   matrix.e4m3 + bytes_of_weights(DType::kE4M3, part.first_row, matrix.cols));
+  return const_cast<uint16_t*>(rows);
 }
 
 // Bytes of a copy, up to a multiple of what its elements and scales are aligned to.
@@ -48,6 +49,14 @@ void quantise_part(const Matrix& matrix, const WeightPart& part, uint8_t* to) {
                  {});
 }
 
+void write_copy(const Matrix& matrix, const WeightPart& part, DType dtype, uint16_t* to) {
+  if (dtype == DType::kE4M3) {
+    quantise_part(matrix, part, reinterpret_cast<uint8_t*>(to));
+  } else {
+    copy_part(matrix, part, to);
+  }
+}
+
 }  // namespace
 
 HostWeights::HostWeights(std::shared_ptr<const ModelWeights> weights, const Model& model,
@@ -62,19 +71,85 @@ HostWeights::HostWeights(std::shared_ptr<const ModelWeights> weights, const Mode
   for (const RankWeight& weight : parts) {
     const Tensor& tensor = *weight.tensor;
     const Matrix matrix = weights_->matrix(weight.source_name);
-    uint16_t*& place = places_[{tensor.name, tensor.device}];
-    if (!needs_copy(weight, matrix)) {
-      place = const_cast<uint16_t*>(rows_in_place(weight, matrix));
-      continue;
-    }
-    place = copies_.bf16(static_cast<size_t>(at));
-    if (tensor.dtype == DType::kE4M3) {
-      quantise_part(matrix, weight.part, reinterpret_cast<uint8_t*>(place));
+    Place place{weight.source_name, tensor.dtype, weight.part, needs_copy(weight, matrix), nullptr};
+    if (place.is_copy) {
+      place.at = copies_.bf16(static_cast<size_t>(at));
+      write_copy(matrix, place.part, place.dtype, place.at);
+      at += copy_bytes(weight);
     } else {
-      copy_part(matrix, weight.part, place);
+      place.at = rows_in_place(matrix, place.part);
     }
-    at += copy_bytes(weight);
+    places_.emplace(std::pair(tensor.name, tensor.device), std::move(place));
   }
+}
+
+bool HostWeights::is_used_whole(const std::string& source_name) const {
+  return std::ranges::any_of(places_, [&](const auto& entry) {
+    const Place& place = entry.second;
+    return !place.is_copy && place.dtype == DType::kBF16 && place.source_name == source_name;
+  });
+}
+
+// Memory for the whole matrix, if one is needed besides the source's. New memory is added to `added`.
+Matrix HostWeights::new_matrix(const WeightSource& source, size_t tensor, Matrices& added) const {
+  const WeightSpec& spec = source.specs()[tensor];
+  const uint16_t* in_place = source.in_place(tensor);
+  if (in_place != nullptr && !is_used_whole(spec.name)) return {in_place, spec.rows, spec.cols};
+  const auto found = replaced_.find(spec.name);
+  if (found != replaced_.end()) return {found->second.bf16(0), spec.rows, spec.cols};
+  HostBuffer memory(static_cast<size_t>(spec.bytes_bf16()), "new weights");
+  const Matrix matrix{memory.bf16(0), spec.rows, spec.cols};
+  added.emplace(spec.name, std::move(memory));
+  return matrix;
+}
+
+bool HostWeights::replace(const WeightSource& source) {
+  const std::vector<WeightSpec>& specs = source.specs();
+  std::vector<Matrix> matrices(specs.size());
+  Matrices added;
+  for (size_t i = 0; i < specs.size(); ++i)
+    if (source.has(i)) matrices[i] = new_matrix(source, i, added);
+  std::map<Key, HostBuffer> codes;
+  for (const auto& [key, place] : places_) {
+    if (!place.is_copy && place.dtype == DType::kE4M3 && source.has(source.index_of(place.source_name)))
+      codes.emplace(
+          key,
+          HostBuffer(static_cast<size_t>(bytes_of_weights(place.dtype, place.part.rows, place.part.cols)),
+                     "new weights"));
+  }
+  replaced_.merge(added);
+  codes_.merge(codes);
+  for_each_weight_piece(cut_into_pieces(source),
+                        [&](const WeightPiece& piece) {
+                          const uint16_t* to = matrices[piece.tensor].bf16;
+                          if (to == source.in_place(piece.tensor)) return;
+                          source.read(
+                              piece.tensor, piece.first,
+                              {const_cast<uint16_t*>(to) + piece.first, static_cast<size_t>(piece.count)});
+                        },
+                        source.total_bytes(), {});
+  bool moved = false;
+  for (auto& [key, place] : places_) {
+    const size_t tensor = source.index_of(place.source_name);
+    if (!source.has(tensor)) continue;
+    if (!place.is_copy && place.dtype == DType::kE4M3) {  // the checkpoint's own codes
+      place.is_copy = moved = true;
+      place.at = codes_.at(key).bf16(0);
+    }
+    if (place.is_copy) {
+      write_copy(matrices[tensor], place.part, place.dtype, place.at);
+    } else {
+      uint16_t* at = rows_in_place(matrices[tensor], place.part);
+      moved = moved || at != place.at;
+      place.at = at;
+    }
+  }
+  std::erase_if(replaced_, [&](const auto& entry) { return !is_used_whole(entry.first); });
+  if (std::ranges::all_of(places_, [&](const auto& entry) {
+        return entry.second.is_copy || replaced_.contains(entry.second.source_name);
+      }))
+    weights_.reset();
+  return moved;
 }
 
 }  // namespace serval

@@ -10,14 +10,14 @@
 #include "models/checkpoint/host_buffer.h"
 #include "models/checkpoint/weights.h"
 #include "models/model.h"
+#include "models/ranks.h"
 #include "vm/program.h"
 
 namespace serval {
 
 // Whole weights, and parts that consist of whole rows, are used in place, in bf16 or in the e4m3 of the
 // checkpoint. A rank's columns are copied, so that its rows are contiguous; bf16 weights that the program has
-// in e4m3 are quantised into copies.
-// Immutable after construction.
+// in e4m3 are quantised into copies. Only replace() changes them.
 class HostWeights {
  public:
   // Takes the weights in the tensor table of `program`, which must be a program of this model. Throws
@@ -26,12 +26,32 @@ class HostWeights {
 
   // Row-major, as the tensor describes. The pointer is not const because the handlers' pointer table holds
   // all kinds of tensors; they only read weights.
-  uint16_t* of(const Tensor& tensor) const { return places_.at({tensor.name, tensor.device}); }
+  uint16_t* of(const Tensor& tensor) const { return places_.at({tensor.name, tensor.device}).at; }
+
+  // Replaces the weights that the source has. Returns whether of() has changed for any tensor. Throws
+  // Error(kOutOfMemory), before anything has changed, if the new weights do not fit.
+  bool replace(const WeightSource& source);
 
  private:
-  std::shared_ptr<const ModelWeights> weights_;
+  using Key = std::pair<std::string, uint32_t>;        // name and device of a tensor
+  using Matrices = std::map<std::string, HostBuffer>;  // whole matrices by source name
+  // A rank's part of a weight.
+  struct Place {
+    std::string source_name;
+    DType dtype;
+    WeightPart part;
+    bool is_copy;  // in copies_ or codes_; else in a whole matrix
+    uint16_t* at;
+  };
+
+  Matrix new_matrix(const WeightSource& source, size_t tensor, Matrices& added) const;
+  bool is_used_whole(const std::string& source_name) const;
+
+  std::shared_ptr<const ModelWeights> weights_;  // null once all of them have been replaced
+  Matrices replaced_;                            // which have replaced those of weights_
   HostBuffer copies_;
-  std::map<std::pair<std::string, uint32_t>, uint16_t*> places_;  // by name and device
+  std::map<Key, HostBuffer> codes_;  // which have replaced a checkpoint's own
+  std::map<Key, Place> places_;
 };
 
 }  // namespace serval

@@ -100,7 +100,10 @@ class Upload {
  public:
   Upload(const WeightSource& source, const Model& model, const Program& program,
          std::span<const UploadTarget> targets)
-      : source_(source), targets_(targets), weights_(weights_of_ranks(model, program)) {}
+      : source_(source), targets_(targets), weights_(weights_of_ranks(model, program)) {
+    std::erase_if(weights_,
+                  [&](const RankWeight& weight) { return !source.has(source.index_of(weight.source_name)); });
+  }
 
   // Makes random matrices on the GPUs; they need no slices.
   void make_random(uint64_t seed) {

@@ -22,7 +22,7 @@ struct UploadTarget {
   const DeviceTensors* tensors;
 };
 
-// Fills all of `program`'s weights on all its devices in parallel; each gets its part of them
+// Fills `program`'s weights that the source has on all its devices in parallel; each gets its part of them
 // (models/ranks.h). Random weights are made on the GPUs. Throws what the source and `progress` throw, and as
 // cuda_check.h.
 void upload_weights(const WeightSource& source, const Model& model, const Program& program,

@@ -12,6 +12,8 @@
 #include "engine/include/serval/engine.h"
 #include "engine/runtime/text_model.h"
 #include "engine/text/shown_tokens.h"
+#include "models/checkpoint/weight_source.h"
+#include "models/model.h"
 
 namespace serval {
 
@@ -22,6 +24,9 @@ struct EngineParts {
   double load_ms = 0;
   uint32_t trace_tokens = 0;  // tokens whose events are kept
   PassLoopOptions loop = {};
+  // For weights that are replaced; null: they cannot be.
+  std::shared_ptr<const Model> model = nullptr;
+  NotFinite not_finite = NotFinite::kRefused;
 };
 
 struct Engine::Impl {

@@ -78,7 +78,9 @@ Engine Engine::load(const EngineOptions& options) {
   LoadedModel model = load_model(options, std::move(source));
   parts.backend = std::move(model.backend);
   parts.info.backend_notice = std::move(model.notice);
-  describe_model(*model.source.model, parts.info);
+  parts.model = model.source.model;
+  parts.not_finite = options.allow_nonfinite ? NotFinite::kLoaded : NotFinite::kRefused;
+  describe_model(*parts.model, parts.info);
   describe_program(*parts.backend, parts.info);
   parts.info.chat_template = parts.text.chat_template;
   parts.info.tool_parser = name_of(parts.text.formats.tools);

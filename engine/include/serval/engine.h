@@ -372,6 +372,23 @@ struct TokenizeOptions {
   bool add_special_tokens = true;
 };
 
+enum class WeightType { kBF16, kF16, kF32 };
+
+// A tensor in the caller's memory, under the name that it has in a checkpoint (Hugging Face's, for GGUF files
+// too): "model.layers.0.mlp.up_proj.weight".
+struct WeightTensor {
+  std::string name;
+  WeightType type = WeightType::kBF16;  // other types than bf16 are rounded to the nearest bf16
+  std::vector<int64_t> shape;           // [rows, columns] of a matrix, [size] of a vector
+  const void* data = nullptr;           // host memory, row-major without gaps, of any alignment
+};
+
+// What becomes of the requests that update_weights() finds.
+enum class RunningRequests {
+  kFinish,  // they finish with the old weights first
+  kCancel,  // they end as Finish::kCancelled within one pass
+};
+
 class Batch;
 
 // A loaded model, its compiled program and the thread that runs it. Movable, even while its batches and
@@ -430,6 +447,18 @@ class Engine {
   // compressed. `serval profile FILE` reads it. Errors: kUsage without trace_tokens or for more tokens than
   // trace_tokens, kRuntime if nothing has run yet or the file cannot be written.
   void write_trace(const std::string& path, int tokens = 0) const;
+
+  // Replaces weights by these tensors, all or some of the model's, and returns when it is done. The engine
+  // then computes the same bits as one that loads a checkpoint with these weights: they are rounded, packed
+  // and, with EngineOptions::weights = "fp8", quantised as in loading, and the KV cache forgets what the old
+  // ones computed. Requests that were submitted before end first, as `running` says; those submitted
+  // meanwhile wait and use the new weights. A tied LM head changes with the embedding, under either name.
+  // Errors, which leave all weights as they were: kUsage for a name that the model does not have, another
+  // shape, two tensors that differ although the model ties them, a backend that cannot do it (torch), and
+  // after shutdown(); kRuntime for values that are not finite; kOutOfMemory. After kDeviceFault the weights
+  // are undefined.
+  void update_weights(std::span<const WeightTensor> tensors,
+                      RunningRequests running = RunningRequests::kFinish);
 
   // Ends all submitted requests within one pass: they finish as kCancelled.
   void cancel() noexcept;
