@@ -62,21 +62,29 @@ test-deploy: ## Run only the tests of the Debian package and of replicas behind 
 	python3 -m venv $(BUILD)/ray && $(BUILD)/ray/bin/pip install --quiet --requirement deploy/ray/requirements.txt
 	ctest --test-dir $(BUILD) -R '^deploy\.' --output-on-failure --no-tests=error --timeout $(TEST_TIMEOUT_S)
 
+# Debian 12's pip, 23.0, does not know the short name of --config-settings.
+# Another interpreter has tools of its own, and CMake's folder for it is another one (pyproject.toml).
+PYTHON ?= python3
+PYTHON_TOOLS := $(BUILD)/python$(if $(filter-out python3,$(PYTHON)),-$(notdir $(PYTHON)))
+# 1: also the libraries that the package is compared with, PyTorch and lm-eval.
+EXTRAS ?= 0
+
 # Wheels are built in one folder, so that a second build compiles only what has changed.
 .PHONY: wheel
 wheel: ## Build a Python wheel with its libraries, the bundled model and the command: build/wheel/*.whl
 	@tools/install_packages.sh demo python
-	@test -x $(BUILD)/python/bin/pip || python3 -m venv $(BUILD)/python
-	$(BUILD)/python/bin/pip install --quiet --requirement engine/python/requirements.txt
+	@test -x $(PYTHON_TOOLS)/bin/pip || $(PYTHON) -m venv $(PYTHON_TOOLS)
+	$(PYTHON_TOOLS)/bin/pip install --quiet --requirement engine/python/requirements.txt
 	rm -rf $(BUILD)/wheel
-	export CXX=c++ PATH="$(CURDIR)/$(BUILD)/python/bin:$$PATH" && \
+	export CXX=c++ PATH="$(CURDIR)/$(PYTHON_TOOLS)/bin:$$PATH" && \
 	  pip wheel . --quiet --no-build-isolation --no-deps --wheel-dir $(BUILD)/wheel/as-built \
-	    -C cmake.define.SERVAL_CUDA=$(SERVAL_CUDA) -C "cmake.define.SERVAL_RECORDING_KERNELS=$(RECORDING_KERNELS)" && \
+	    --config-settings=cmake.define.SERVAL_CUDA=$(SERVAL_CUDA) \
+	    --config-settings="cmake.define.SERVAL_RECORDING_KERNELS=$(RECORDING_KERNELS)" && \
 	  auditwheel repair --wheel-dir $(BUILD)/wheel $(BUILD)/wheel/as-built/*.whl
 
 .PHONY: test-python
-test-python: wheel ## Install the wheel in a fresh virtual environment and test it there
-	tests/python/run.sh $(BUILD)/wheel/serval-*.whl $(BUILD)/python-test
+test-python: wheel ## Install the wheel in a fresh virtual environment and test it there (PYTHON=python3.12, EXTRAS=1)
+	PYTHON=$(PYTHON) EXTRAS=$(EXTRAS) tests/python/run.sh $(BUILD)/wheel/serval-*.whl $(BUILD)/python-test
 
 .PHONY: build-tests
 build-tests:
@@ -175,4 +183,4 @@ tidy: ## Run clang-tidy over every source file, or TIDY_TARGET's; warnings are e
 
 .PHONY: clean
 clean: ## Remove the build folders
-	rm -rf build build-asan build-coverage build-cuda build-fuzz build-python build-tidy build-tsan
+	rm -rf build build-asan build-coverage build-cuda build-fuzz build-python-* build-tidy build-tsan
