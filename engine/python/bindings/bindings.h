@@ -2,6 +2,7 @@
 // Python files, which are what users see.
 #pragma once
 
+#include <chrono>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
@@ -11,11 +12,15 @@
 
 namespace serval::python {
 
+// How long a waiting call ignores Ctrl-C.
+inline constexpr std::chrono::milliseconds kSignalCheck{50};
+
 void add_error(nanobind::module_& m);
 void add_requests(nanobind::module_& m);
 void add_engine(nanobind::module_& m);
 void add_event_queue(nanobind::module_& m);
 void add_program(nanobind::module_& m);
 void add_trace(nanobind::module_& m);
+void add_weights(nanobind::module_& m);
 
 }  // namespace serval::python

@@ -1,7 +1,6 @@
 // The engine: options, loading, blocking runs.
 #include "serval/engine.h"
 
-#include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -17,9 +16,6 @@ namespace serval::python {
 namespace {
 
 namespace nb = nanobind;
-
-// How long a waiting call ignores Ctrl-C.
-constexpr std::chrono::milliseconds kSignalCheck{50};
 
 // Collects the answers of several requests on the engine's thread, without Python's lock.
 class Answers {
@@ -65,11 +61,12 @@ std::vector<RequestHandle> submit_all(Engine& engine, const std::vector<Request>
 // KeyboardInterrupt; this and an exception of on_change cancel the requests.
 std::vector<std::vector<Response>> run(const ProcessEngine& engine, const std::vector<Request>& requests,
                                        const nb::object& on_change) {
+  const ProcessEngine::Call call(engine);
   const auto answers = std::make_shared<Answers>(requests);
   std::vector<RequestHandle> handles;
   {
     const nb::gil_scoped_release release;
-    handles = submit_all(engine.get(), requests, answers);
+    handles = submit_all(*engine.get(), requests, answers);
   }
   size_t left = 0, reported = 0;
   do {
@@ -137,6 +134,9 @@ void add_info(nb::module_& m) {
       .def_ro("sms", &ModelInfo::sms)
       .def_ro("instructions", &ModelInfo::instructions)
       .def_ro("chat_template", &ModelInfo::chat_template)
+      .def_ro("chat_template_text", &ModelInfo::chat_template_text)
+      .def_ro("bos_token", &ModelInfo::bos_token)
+      .def_ro("eos_token", &ModelInfo::eos_token)
       .def_ro("model_sampling", &ModelInfo::model_sampling);
   nb::class_<EngineStats>(m, "EngineStats")
       .def_ro("running", &EngineStats::running)
@@ -164,25 +164,27 @@ void add_engine(nb::module_& m) {
   add_info(m);
   nb::class_<ProcessEngine>(m, "Engine", nb::is_weak_referenceable())
       .def(nb::init<const EngineOptions&>(), NoLock())
-      .def("info", [](const ProcessEngine& e) { return e.get().info(); })
-      .def("stats", [](const ProcessEngine& e) { return e.get().stats(); })
+      .def("info", [](const ProcessEngine& e) { return e.get()->info(); })
+      .def("stats", [](const ProcessEngine& e) { return e.get()->stats(); })
       .def("tokenize",
            [](const ProcessEngine& e, const std::string& text, bool special, bool add_special_tokens) {
-             return e.get().tokenize(text, {.special = special, .add_special_tokens = add_special_tokens});
+             return e.get()->tokenize(text, {.special = special, .add_special_tokens = add_special_tokens});
            })
       .def("detokenize", [](const ProcessEngine& e, const std::vector<int32_t>& ids,
-                            bool special) { return e.get().detokenize(ids, special); })
+                            bool special) { return e.get()->detokenize(ids, special); })
       .def("tokenize_chat",
-           [](const ProcessEngine& e, const std::vector<ChatMessage>& messages) {
-             return e.get().tokenize_chat(messages);
+           [](const ProcessEngine& e, const std::vector<ChatMessage>& messages, bool add_generation_prompt) {
+             return e.get()->tokenize_chat(messages, {.add_generation_prompt = add_generation_prompt,
+                                                      .continue_final_message = !add_generation_prompt});
            })
       .def(
           "write_trace",
           [](const ProcessEngine& e, const std::string& path, int tokens) {
-            e.get().write_trace(path, tokens);
+            e.get()->write_trace(path, tokens);
           },
           NoLock())
-      .def("cancel", [](const ProcessEngine& e) { e.get().cancel(); })
+      .def_prop_ro("has_calls", &ProcessEngine::has_calls)
+      .def("cancel", [](const ProcessEngine& e) { e.get()->cancel(); })
       .def("close", &ProcessEngine::close, NoLock());
   m.def("run", &run, nb::arg("engine"), nb::arg("requests"), nb::arg("on_change").none());
   m.def("bundled_model", [] { return bundled_model_directory().string(); });

@@ -53,7 +53,7 @@ class EventQueue {
 RequestHandle submit(const ProcessEngine& engine, const Request& request,
                      const std::shared_ptr<EventQueue>& queue, uint64_t id) {
   auto responses = std::make_shared<std::vector<Response>>(static_cast<size_t>(request.n));
-  return engine.get().submit(request, [queue, responses, id](const RequestEvent& e) {
+  return engine.get()->submit(request, [queue, responses, id](const RequestEvent& e) {
     Response& response = (*responses)[e.answer];
     add_event(response, e);
     Event event{.request = id, .answer = e.answer, .text = {}};

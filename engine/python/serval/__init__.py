@@ -10,6 +10,7 @@
 with reports and Gantt charts. Errors are `serval.Error`.
 """
 
+from serval._engine import bundled_model
 from serval._errors import Error
 from serval._serval import version as __version__
 from serval.async_llm import AsyncLLM
@@ -17,6 +18,7 @@ from serval.llm import LLM
 from serval.outputs import CompletionOutput, Logprob, RequestOutput
 from serval.program import Program, Violation, compile, read_program
 from serval.sampling_params import SamplingParams
+from serval.scores import TextScore
 from serval.trace import Trace, read_trace
 
 __all__ = [
@@ -28,9 +30,11 @@ __all__ = [
     "Program",
     "RequestOutput",
     "SamplingParams",
+    "TextScore",
     "Trace",
     "Violation",
     "__version__",
+    "bundled_model",
     "compile",
     "read_program",
     "read_trace",

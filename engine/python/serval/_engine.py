@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import time
 import weakref
 from pathlib import Path
 from typing import Any, Mapping, Sequence
@@ -26,9 +27,12 @@ _loaded: weakref.WeakSet[_serval.Engine] = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """Requests that still run end before the interpreter goes."""
+    """Requests that still run end before the interpreter goes, and the calls of other threads that wait for them."""
     for engine in list(_loaded):
         engine.close()
+    deadline = time.monotonic() + 5
+    while any(engine.has_calls for engine in list(_loaded)) and time.monotonic() < deadline:
+        time.sleep(0.001)
 
 
 def options_of(model: str, options: Mapping[str, Any]) -> _serval.EngineOptions:
@@ -61,6 +65,11 @@ def load(model: str, options: Mapping[str, Any]) -> _serval.Engine:
     return engine
 
 
+def are_ids(values: Sequence[Any]) -> bool:
+    """Whether a list is one prompt of token ids, and not a list of prompts."""
+    return bool(values) and all(isinstance(v, int) or hasattr(v, "__index__") for v in values)
+
+
 def request_of(prompt: Prompt, params: SamplingParams) -> _serval.Request:
     """A prompt is a text, token ids, or vLLM's {"prompt": …} or {"prompt_token_ids": …}."""
     request = params._request()
@@ -73,9 +82,13 @@ def request_of(prompt: Prompt, params: SamplingParams) -> _serval.Request:
     return request
 
 
+def chat_messages(messages: Sequence[Message]) -> list[_serval.ChatMessage]:
+    return [_serval.ChatMessage(m["role"], m["content"], m.get("name", "")) for m in messages]
+
+
 def chat_request_of(messages: Sequence[Message], params: SamplingParams) -> _serval.Request:
     request = params._request()
-    request.messages = [_serval.ChatMessage(m["role"], m["content"], m.get("name", "")) for m in messages]
+    request.messages = chat_messages(messages)
     return request
 
 

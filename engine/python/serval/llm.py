@@ -8,10 +8,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Callable, Sequence
 
-from serval import _engine, _serval
+from serval import _engine, _serval, scores
 from serval._engine import Message, Prompt
 from serval.outputs import RequestOutput, output_of
 from serval.sampling_params import SamplingParams
+from serval.scores import Text, TextScore
 from serval.trace import Trace, read_trace
 
 
@@ -65,6 +66,20 @@ class LLM:
         params = _engine.params_for(len(conversations), sampling_params, self._engine)
         requests = [_engine.chat_request_of(c, p) for c, p in zip(conversations, params)]
         return self._run(conversations, params, requests, use_tqdm)
+
+    def score(self, texts: Text | Sequence[Text], *, use_tqdm: bool = False) -> list[TextScore]:
+        """How likely the model finds texts: `serval score`.
+
+        A text is a string, a list of token ids, or a pair of a prompt and its continuation, of which only the
+        continuation is scored. A string longer than the context is scored in windows, each token once. The model's BOS
+        comes before a text or, where it has none, its end-of-text token.
+
+        Raises:
+            Error: for a prompt and continuation that do not fit into the context, and for a text without tokens.
+        """
+        windows = [scores.windows_of(self._engine, text) for text in scores.texts_of(texts)]
+        with _progress(sum(map(len, windows)), use_tqdm) as on_change:
+            return scores.run(self._engine, windows, on_change)
 
     def tokenize(self, text: str, *, add_special_tokens: bool = True, special: bool = True) -> list[int]:
         """Ids of a text. Control tokens that it names mean these tokens if `special`, else they are text."""
@@ -127,8 +142,7 @@ def _prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
     if isinstance(prompts, (str, dict)):
         return [prompts]
     listed = list(prompts)
-    is_ids = bool(listed) and all(isinstance(p, int) or hasattr(p, "__index__") for p in listed)
-    return [listed] if is_ids else listed  # type: ignore[list-item, return-value]
+    return [listed] if _engine.are_ids(listed) else listed  # type: ignore[list-item, return-value]
 
 
 def _conversations(messages: Sequence[Any]) -> list[Sequence[Message]]:
