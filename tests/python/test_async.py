@@ -11,7 +11,7 @@ from serval.async_llm import Piece
 
 @pytest.fixture(scope="module")
 def streaming() -> Iterator[AsyncLLM]:
-    model = AsyncLLM(backend="host", context=512)
+    model = AsyncLLM(backend="host", context=512, threads=1)
     yield model
     model.close()
 

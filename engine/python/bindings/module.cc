@@ -9,4 +9,5 @@ NB_MODULE(_serval, m) {
   serval::python::add_event_queue(m);
   serval::python::add_program(m);
   serval::python::add_trace(m);
+  serval::python::add_weights(m);
 }

@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
+import weakref
 from pathlib import Path
 from typing import Any, AsyncIterator, Callable, Sequence
 
-from serval import _engine, _serval
+from serval import _engine, _serval, _weights
 from serval._engine import Message, Prompt
+from serval._weights import Running, Weights
 from serval.outputs import CompletionOutput, Logprob, completion_of, prompt_logprobs_of
 from serval.sampling_params import SamplingParams
+
+
+Receivers = dict[int, Callable[[_serval.Event], None]]
 
 
 class AsyncLLM:
@@ -28,9 +33,12 @@ class AsyncLLM:
         self._engine = _engine.load(str(model), options)
         self._queue = _serval.EventQueue()
         self._ids = itertools.count()
-        self._receivers: dict[int, Callable[[_serval.Event], None]] = {}
-        self._thread = threading.Thread(target=self._deliver, daemon=True, name="serval-events")
+        self._receivers: Receivers = {}
+        # The thread keeps neither the object nor the engine alive.
+        arguments = (self._queue, self._receivers)
+        self._thread = threading.Thread(target=_deliver, args=arguments, daemon=True, name="serval-events")
         self._thread.start()
+        weakref.finalize(self, _end, self._queue, self._thread)
 
     def generate(self, prompt: Prompt, sampling_params: SamplingParams | None = None) -> AsyncIterator[Piece]:
         """Continues a text or token ids."""
@@ -43,6 +51,12 @@ class AsyncLLM:
         """Answers a conversation."""
         params = sampling_params or _engine.default_params(self._engine)
         return self._stream(_engine.chat_request_of(messages, params))
+
+    async def update_weights(
+        self, weights: str | Weights, array: Any = None, *, running: Running = "finish"
+    ) -> None:
+        """As `LLM.update_weights`; the event loop runs on meanwhile."""
+        await asyncio.to_thread(_weights.update, self._engine, weights, array, running)
 
     @property
     def info(self) -> _serval.ModelInfo:
@@ -73,16 +87,23 @@ class AsyncLLM:
         finally:
             del self._receivers[number]
 
-    def _deliver(self) -> None:
-        while batch := self._queue.take():
-            for event in batch:
-                receiver = self._receivers.get(event.request)
-                if receiver is None:
-                    continue
-                try:
-                    receiver(event)
-                except RuntimeError:  # its event loop is closed
-                    self._receivers.pop(event.request, None)
+def _end(queue: _serval.EventQueue, thread: threading.Thread) -> None:
+    """When the object is gone, or the interpreter ends: the thread must not wait for Python's lock then."""
+    queue.close()
+    if thread is not threading.current_thread():
+        thread.join()
+
+
+def _deliver(queue: _serval.EventQueue, receivers: Receivers) -> None:
+    while batch := queue.take():
+        for event in batch:
+            receiver = receivers.get(event.request)
+            if receiver is None:
+                continue
+            try:
+                receiver(event)
+            except RuntimeError:  # its event loop is closed
+                receivers.pop(event.request, None)
 
 
 class Piece:

@@ -8,8 +8,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Callable, Sequence
 
-from serval import _engine, _serval, scores
+from serval import _engine, _serval, _weights, scores
 from serval._engine import Message, Prompt
+from serval._weights import Running, Weights
 from serval.outputs import RequestOutput, output_of
 from serval.sampling_params import SamplingParams
 from serval.scores import Text, TextScore
@@ -102,6 +103,31 @@ class LLM:
     def stats(self) -> _serval.EngineStats:
         """The engine's state, and counters since it was loaded."""
         return self._engine.stats()
+
+    def update_weights(
+        self, weights: str | Weights, array: Any = None, *, running: Running = "finish"
+    ) -> None:
+        """Replaces weights: `update_weights(name, array)`, or a state dict, or pairs of names and arrays.
+
+        The engine then computes the same bits as one that loads a checkpoint with these weights: they are rounded to
+        bf16 and, with `LLM(weights="fp8")`, quantised as in loading, and prompts that the old weights read are read
+        again.
+
+        Args:
+            weights: a tensor's name in the checkpoint (Hugging Face's, such as "model.norm.weight"), or names and
+                arrays of all or some tensors. A tied LM head changes with the embedding, under either name.
+            array: of PyTorch, NumPy (bfloat16: that of ml_dtypes), JAX, or another that supports DLPack; bfloat16,
+                float16 or float32, [rows, columns] of a matrix or [size] of a vector. Those of a GPU are copied.
+            running: what becomes of requests that run or wait: "finish" lets them finish with the old weights first,
+                "abort" ends them as "cancelled". Requests that come meanwhile wait and use the new weights.
+
+        Ctrl-C cancels the requests that it waits for, and raises KeyboardInterrupt after the update.
+
+        Raises:
+            Error: for a name that the model does not have, another shape or type, or a value that is not finite; all
+                weights are then as they were.
+        """
+        _weights.update(self._engine, weights, array, running)
 
     def profile(self, tokens: int = 0) -> Trace:
         """What each SM did in the last `tokens` tokens of the last launch (0: as many as were kept).
