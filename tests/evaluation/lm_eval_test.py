@@ -9,7 +9,6 @@ own bf16 pass is.
 """
 
 import os
-import statistics
 import sys
 import tempfile
 import unittest
@@ -22,10 +21,9 @@ OLDEST = (0, 4, 13)
 
 try:
     import aiohttp  # noqa: F401, of lm-eval's API models
-    import lm_eval
+    import lm_eval  # noqa: F401
     import torch
     import transformers
-    from lm_eval.tasks import TaskManager
 except ImportError as missing:
     print(f"lm_eval: SKIPPED, {missing.name} is not installed (pip install 'lm-eval[api]' torch transformers)", file=sys.stderr)
     sys.exit(SKIPPED)
@@ -39,45 +37,8 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "serv
 SMOLLM2 = CACHE / "SmolLM2-135M-Instruct.Q4_1.gguf"
 sys.path[:0] = [str(ROOT / "tests" / "server"), str(ROOT / "tests" / "parity")]
 
+from harness import GATE, LIKELIHOODS, answers, evaluate, likelihoods, mean_distance, scores  # noqa: E402
 from serving import Server  # noqa: E402
-
-LIKELIHOODS = ["serval_choice", "serval_rolling"]
-GATE = 1.05  # as tests/parity/parity.py
-
-
-def evaluate(model, tasks, arguments, **more):
-    """Returns lm-eval's results. The tasks' files are found from their folder."""
-    folder = os.getcwd()
-    os.chdir(HERE / "tasks")
-    try:
-        return lm_eval.simple_evaluate(model=model, model_args=arguments, tasks=tasks, task_manager=TaskManager(include_path=str(HERE / "tasks")),
-                                       log_samples=True, bootstrap_iters=0, random_seed=None, numpy_random_seed=None, torch_random_seed=None, **more)
-    finally:
-        os.chdir(folder)
-
-
-def scores(results):
-    """The metrics of each task, without their names for people."""
-    return {task: {name: value for name, value in found.items() if isinstance(value, float)} for task, found in results["results"].items()}
-
-
-def answers(results, task):
-    """What the model answered to each document, in their order."""
-    return [sample["resps"] for sample in sorted(results["samples"][task], key=lambda sample: sample["doc_id"])]
-
-
-def likelihoods(results):
-    """All log-likelihoods, in the order of tasks and documents."""
-    found = []
-    for task in LIKELIHOODS:
-        for document in answers(results, task):
-            for (answer,) in document:
-                found.append(float(answer[0] if isinstance(answer, (tuple, list)) else answer))
-    return found
-
-
-def mean_distance(a, b):
-    return statistics.fmean(abs(one - other) for one, other in zip(a, b, strict=True))
 
 
 class Evaluations(unittest.TestCase):
