@@ -188,7 +188,7 @@ def test_other_threads_run_meanwhile(llm: LLM) -> None:
 
     thread = threading.Thread(target=count)
     thread.start()
-    llm.generate(["Once upon a time"] * 32, SamplingParams(max_tokens=400, ignore_eos=True))
+    llm.generate(["Once upon a time"] * 32, SamplingParams(max_tokens=100, ignore_eos=True))
     done.set()
     thread.join()
     assert counted > 20
