@@ -29,6 +29,17 @@ def test_program_and_gantt(tmp_path: Path) -> None:
     assert (tmp_path / "token.html").stat().st_size > 100_000
 
 
+def test_train_and_update(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    lines = run(tmp_path, "train_and_update.py", "20").splitlines()
+    nats = [float(line.split(": ")[1].split()[0]) for line in lines if " nats a token" in line]
+    assert len(nats) == 3 and nats[0] > nats[1] > nats[2]
+    theirs, ours = (float(part.split(": ")[1]) for part in lines[-2].replace("PyTorch, ", "").split("; Serval, "))
+    assert abs(theirs - ours) < 0.02
+    assert lines[-1] == "the story has changed"
+
+
 def test_types_are_complete(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     check = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path)]
