@@ -18,7 +18,7 @@ def evaluate(model, tasks, arguments, **more):
     folder = os.getcwd()
     os.chdir(TASKS)
     try:
-        return lm_eval.simple_evaluate(model=model, model_args=arguments, tasks=tasks, task_manager=TaskManager(include_path=str(TASKS)),
+        return lm_eval.simple_evaluate(model=model, model_args=arguments, tasks=tasks, task_manager=TaskManager(include_path=str(TASKS), include_defaults=False),
                                        log_samples=True, bootstrap_iters=0, random_seed=None, numpy_random_seed=None, torch_random_seed=None, **more)
     finally:
         os.chdir(folder)
