@@ -1,19 +1,23 @@
 // Engine::update_weights on the host interpreter: the same bits as an engine that loads these weights.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <future>
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
 
 #include "engine/runtime/model_source.h"
 #include "models/checkpoint/weights.h"
 #include "serval/engine.h"
 #include "tests/checkpoint/test_files.h"
 #include "vm/base/bf16.h"
+#include "vm/base/e4m3.h"
 
 namespace serval {
 namespace {
@@ -126,6 +130,47 @@ TEST(WeightUpdate, QuantisesAsLoadingDoes) {
   options.weights = options.lm_head = "fp8";
   expect_update_equals_load(options, "BF16");
   expect_update_equals_load(options, "F32");
+}
+
+// The bundled model's directory with the layers' matrices in e4m3, each with one scale.
+void write_fp8_model(const TempDir& directory) {
+  constexpr float kScale = 1.0F / 512;
+  std::vector<TestTensor> stored;
+  for (const TestTensor& tensor : changed_tensors("F32")) {
+    stored.push_back(tensor);
+    if (tensor.shape.size() != 2 || !tensor.name.starts_with("model.layers.")) continue;
+    std::string codes;
+    for (size_t i = 0; i < tensor.data.size(); i += sizeof(float)) {
+      float value = 0;
+      std::memcpy(&value, tensor.data.data() + i, sizeof value);
+      codes += static_cast<char>(float_to_e4m3(value / kScale));
+    }
+    stored.back() = {tensor.name, "F8_E4M3", tensor.shape, codes};
+    stored.push_back({tensor.name + "_scale", "F32", {1}, bytes_of<float>({kScale})});
+  }
+  write_model(directory, stored);
+  nlohmann::json config = nlohmann::json::parse(std::ifstream(directory.path() / "config.json"));
+  config["quantization_config"] = {{"quant_method", "fp8"}};
+  directory.write("config.json", config.dump());
+}
+
+TEST(WeightUpdate, ReplacesTheCodesOfACheckpoint) {
+  const std::vector<TestTensor> tensors = changed_tensors("BF16");
+  const TempDir of_codes, of_bf16;
+  write_fp8_model(of_codes);
+  write_model(of_bf16, tensors);
+  EngineOptions options = host_options();
+  options.model = of_codes.path();
+  Engine updated = Engine::load(options);
+  options.model = of_bf16.path();
+  options.weights = "fp8";
+  Engine loaded = Engine::load(options);
+  const std::vector<Response> expected = answers_of(loaded);
+  EXPECT_NE(answers_of(updated)[0].log_probabilities, expected[0].log_probabilities);
+  for (int round = 0; round < 2; ++round) {
+    updated.update_weights(tensors_of(tensors));
+    expect_same_bits(answers_of(updated), expected);
+  }
 }
 
 TEST(WeightUpdate, GivesEachRankItsPart) {
