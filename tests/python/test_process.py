@@ -142,13 +142,14 @@ def test_ten_thousand_requests_keep_memory_flat(llm: LLM) -> None:
     generate(1000)
     gc.collect()
     tracemalloc.start()
-    resident, (traced, _) = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, tracemalloc.get_traced_memory()
+    # Allocations are counted, not bytes: the interpreter's own tables double now and then.
+    resident, kept = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, len(tracemalloc.take_snapshot().traces)
     for _ in range(9):
         generate(1000)
     gc.collect()
-    kept = tracemalloc.get_traced_memory()[0] - traced
+    kept = len(tracemalloc.take_snapshot().traces) - kept
     tracemalloc.stop()
-    assert kept < 100 << 10
+    assert kept < 4500, "less than one for two requests"
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - resident < 16 << 10  # KiB
 
 
@@ -158,6 +159,7 @@ def test_a_thousand_engines_leave_nothing() -> None:
         "import gc, os, sys, time, tracemalloc; from serval import LLM, AsyncLLM, SamplingParams, _serval\n"
         "def resident(): return int(open('/proc/self/statm').read().split()[1]) * os.sysconf('SC_PAGESIZE')\n"
         "def counts(): return len(os.listdir('/proc/self/task')), len(os.listdir('/proc/self/fd'))\n"
+        "def allocations(): return len(tracemalloc.take_snapshot().traces)\n"  # bytes: tables double now and then
         "params, threads = SamplingParams(max_tokens=1), counts()[0]\n"
         "def load(count):\n"
         "    for i in range(count):\n"
@@ -170,13 +172,13 @@ def test_a_thousand_engines_leave_nothing() -> None:
         "    while counts()[0] > threads: time.sleep(0.01)\n"  # of AsyncLLM, which have to end
         "load(100)\n"
         "tracemalloc.start()\n"
-        "before = resident(), counts(), sys.getrefcount(_serval.Engine), tracemalloc.get_traced_memory()[0]\n"
+        "before = resident(), counts(), sys.getrefcount(_serval.Engine), allocations()\n"
         "load(900)\n"
-        "after = resident(), counts(), sys.getrefcount(_serval.Engine), tracemalloc.get_traced_memory()[0]\n"
+        "after = resident(), counts(), sys.getrefcount(_serval.Engine), allocations()\n"
         "assert after[0] - before[0] < 32 << 20, (before, after)\n"
         "assert after[1] == before[1], (before, after)\n"
         "assert abs(after[2] - before[2]) < 10, (before, after)\n"
-        "assert after[3] - before[3] < 200 << 10, (before, after)\n"
+        "assert after[3] - before[3] < 450, (before, after)\n"  # less than one for two engines
     )
     result = run(code, timeout=280)
     assert result.returncode == 0, result.stderr
