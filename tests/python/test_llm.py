@@ -150,7 +150,7 @@ def test_weights_may_have_8_bits(llm: LLM) -> None:
     (in_bf16,) = llm.generate("Once upon a time", GREEDY)
     assert len(output.outputs[0].token_ids) == 20
     assert list(output.outputs[0].token_logprobs) != list(in_bf16.outputs[0].token_logprobs)
-    with pytest.raises(Error, match="weights: 'fp9'; expected one of bf16, fp8"):
+    with pytest.raises(Error, match="weights: 'fp9'; expected one of auto, bf16, fp8"):
         LLM(backend="host", weights="fp9")
 
 
