@@ -86,7 +86,7 @@ HostWeights::HostWeights(std::shared_ptr<const ModelWeights> weights, const Mode
 bool HostWeights::is_used_whole(const std::string& source_name) const {
   return std::ranges::any_of(places_, [&](const auto& entry) {
     const Place& place = entry.second;
-    return !place.is_copy && place.dtype == DType::kBF16 && place.source_name == source_name;
+    return !place.is_copy && !place.is_stored_e4m3() && place.source_name == source_name;
   });
 }
 
@@ -111,7 +111,7 @@ bool HostWeights::replace(const WeightSource& source) {
     if (source.has(i)) matrices[i] = new_matrix(source, i, added);
   std::map<Key, HostBuffer> codes;
   for (const auto& [key, place] : places_) {
-    if (!place.is_copy && place.dtype == DType::kE4M3 && source.has(source.index_of(place.source_name)))
+    if (place.is_stored_e4m3() && source.has(source.index_of(place.source_name)))
       codes.emplace(
           key,
           HostBuffer(static_cast<size_t>(bytes_of_weights(place.dtype, place.part.rows, place.part.cols)),
@@ -132,7 +132,7 @@ bool HostWeights::replace(const WeightSource& source) {
   for (auto& [key, place] : places_) {
     const size_t tensor = source.index_of(place.source_name);
     if (!source.has(tensor)) continue;
-    if (!place.is_copy && place.dtype == DType::kE4M3) {  // the checkpoint's own codes
+    if (place.is_stored_e4m3()) {
       place.is_copy = moved = true;
       place.at = codes_.at(key).bf16(0);
     }

@@ -42,6 +42,9 @@ class HostWeights {
     WeightPart part;
     bool is_copy;  // in copies_ or codes_; else in a whole matrix
     uint16_t* at;
+
+    // True if it has the codes of the checkpoint.
+    bool is_stored_e4m3() const { return !is_copy && dtype == DType::kE4M3; }
   };
 
   Matrix new_matrix(const WeightSource& source, size_t tensor, Matrices& added) const;
