@@ -28,7 +28,7 @@ class WeightSource {
  public:
   virtual ~WeightSource() = default;
   const std::vector<WeightSpec>& specs() const { return specs_; }
-  // Of all tensors: in e4m3 if they are kept so, else in bf16.
+  // The size of all tensors in memory: those that are kept in e4m3, and the others in bf16.
   int64_t total_bytes() const;
   // Throws Error(kUsage) if the model has no tensor of that name.
   size_t index_of(std::string_view name) const;

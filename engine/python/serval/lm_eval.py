@@ -123,7 +123,7 @@ class ServalLM(TemplateLM):
         disable_tqdm: bool = False,
         **more: Any,
     ) -> list[tuple[float, bool]]:
-        """Of continuations: the sum of log-probabilities, and whether each token is the likeliest."""
+        """For each continuation: the sum of its log-probabilities, and whether each token is the likeliest."""
         found: list[tuple[float, bool]] = []
         with tqdm(total=len(requests), disable=disable_tqdm, desc="log-likelihoods") as bar:
             for begin in range(0, len(requests), _TOGETHER):

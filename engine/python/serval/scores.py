@@ -115,7 +115,7 @@ def request_of(scored: ScoredTokens) -> _serval.Request:
 
 
 def score_of(responses: Sequence[_serval.Response]) -> TextScore:
-    """Of a text's windows together. Raises the `Error` of a response that ended with one."""
+    """The score of a text from the answers for its windows. Raises the `Error` of an answer that ended with one."""
     for response in responses:
         if response.finish == "error":
             raise Error(response.error, response.error_exit_code)

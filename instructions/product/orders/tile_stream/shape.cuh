@@ -112,7 +112,7 @@ struct Workspace {
   uint32_t positions[kBuffers][Config::kTileTokens];  // or kNoToken
   // Row of KV head 0 in the caches, counted in vectors of head_dim channels.
   uint32_t places[kBuffers][Config::kTileTokens];
-  // Of the tile's rows of weights, in the order of its pages, if weights have scales.
+  // If weights have scales: the scale of each of the tile's rows, in the order of its pages.
   float row_scales[kBuffers][Config::kHasE4M3 ? kWideHalves * kTileUnits * kUnitRows : 1];
 };
 template <class Config>
