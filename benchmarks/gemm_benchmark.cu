@@ -86,7 +86,7 @@ class Pass {
     add_tiles(device::tile_stream::kTileUnits, [&](uint32_t sm, uint32_t unit, uint32_t first) {
       toy_.add(sm, static_cast<uint16_t>(GemmOpcode::kResidual),
                GemmResidual{w, input_, norm, residual, weighted, squares, unit, kTileUnits, first,
-                            Config::kTileTokens, kRows, shape_.cols, shape_.outputs},
+                            Config::kTileTokens, shape_.cols, shape_.outputs},
                {{}, {{done_}}});
     });
   }
@@ -98,7 +98,7 @@ class Pass {
     add_tiles(device::tile_stream::kPairUnits, [&](uint32_t sm, uint32_t unit, uint32_t first) {
       toy_.add(sm, static_cast<uint16_t>(GemmOpcode::kSilu),
                GemmSilu{gate, up, input_, squares, output, unit, device::tile_stream::kPairUnits, first,
-                        Config::kTileTokens, kRows, shape_.cols, shape_.outputs},
+                        Config::kTileTokens, shape_.cols, shape_.outputs},
                {{}, {{done_}}});
     });
   }

@@ -7,8 +7,8 @@ namespace serval {
 const CheckedIsa& checked_isa() {
   static const CheckedIsa isa{
       .check = check_instruction,
-      .footprint = [](const Instruction& i, const StateView* state,
-                      Footprint& out) { op_info(i.opcode).footprint(i, state, out); },
+      .footprint = [](const Instruction& i, const ProgramShape& shape, const StateView* state,
+                      Footprint& out) { op_info(i.opcode).footprint(i, shape, state, out); },
       .pages =
           [](const Instruction& i) {
             const PageNeed need = op_info(i.opcode).pages(i);

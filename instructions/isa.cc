@@ -80,13 +80,15 @@ OpInfo make_info(const char* name, const char* type, const char* semantics) {
   info.semantics = semantics;
   info.operand_bytes = sizeof(Op);
   info.fields = fields_of<Op>();
-  info.footprint = [](const Instruction& i, const StateView* state, Footprint& out) {
+  info.footprint = [](const Instruction& i, const ProgramShape& shape, const StateView* state,
+                      Footprint& out) {
     const Op op = i.as<Op>();
-    FootprintBuilder<Op> builder(op, state, out);
+    FootprintBuilder<Op> builder(op, shape, state, out);
     footprint(op, state, builder);
   };
-  info.cost = [](const Instruction& i, std::span<const Tensor> tensors, const CostContext& pass) {
-    return cost(i.as<Op>(), CostView{pass, tensors});
+  info.cost = [](const Instruction& i, const ProgramShape& shape, std::span<const Tensor> tensors,
+                 const CostContext& pass) {
+    return cost(i.as<Op>(), CostView{pass, shape, tensors});
   };
   info.pages = [](const Instruction& i) { return pages(i.as<Op>()); };
   info.home = []([[maybe_unused]] const Instruction& i) -> std::optional<uint32_t> {
@@ -189,41 +191,8 @@ uint32_t device_of(std::span<const Tensor> tensors, const Instruction& instructi
   return device.value_or(0);
 }
 
-namespace {
-
-// A record's operand square_cols; 0: it has none.
-uint32_t square_cols(const Instruction& i) {
-  uint32_t found = 0;
-  with_operands(i, [&]<class Op>(const Op& op) {
-    if constexpr (requires { op.square_cols; }) found = op.square_cols;
-  });
-  return found;
-}
-
-// square_cols of the first record that has it; 0: none has.
-uint32_t first_square_cols(std::span<const Instruction> instructions) {
-  for (const Instruction& i : instructions) {
-    if (const uint32_t cols = square_cols(i); cols != 0) return cols;
-  }
-  return 0;
-}
-
-}  // namespace
-
 uint32_t parts_of_columns(const Instruction& i) {
   return i.opcode == static_cast<uint16_t>(Opcode::kMatvecResidual) ? i.as<MatvecResidual>().parts : 1;
-}
-
-bool multiplies_tiles(const Program& program) {
-  return multiplies_tiles(program.instructions, program.limits.rows);
-}
-bool multiplies_tiles(std::span<const Instruction> instructions, uint32_t rows) {
-  const uint32_t cols = first_square_cols(instructions);
-  return cols != 0 ? cols == kSquareColsOfTiles : rows > kDefaultRows;
-}
-
-bool has_tile_order(const Program& program) {
-  return first_square_cols(program.instructions) == kSquareColsInTileOrder;
 }
 
 uint32_t most_product_cols(const Program& program) {
@@ -247,23 +216,10 @@ bool has_head_norms(const Program& program) {
   });
 }
 bool has_wide_tiles(const Program& program) {
-  return std::ranges::any_of(program.instructions, [](const Instruction& i) {
-    if (i.opcode != static_cast<uint16_t>(Opcode::kGateUpSilu)) return false;
-    const auto op = i.as<GateUpSilu>();
-    return op.square_cols == kSquareColsOfTiles && op.num_units > kUnitsOfPairTile;
-  });
-}
-bool has_heads_of(const Program& program, uint32_t head_dim) {
-  return std::ranges::all_of(program.instructions, [&](const Instruction& i) {
-    switch (static_cast<Opcode>(i.opcode)) {
-      case Opcode::kAttention:
-        return i.as<Attention>().head_dim == head_dim;
-      case Opcode::kPlannedAttention:
-        return i.as<PlannedAttention>().head_dim == head_dim;
-      default:
-        return true;
-    }
-  });
+  return program.order == Order::kTile && std::ranges::any_of(program.instructions, [](const Instruction& i) {
+           return i.opcode == static_cast<uint16_t>(Opcode::kGateUpSilu) &&
+                  i.as<GateUpSilu>().num_units > kUnitsOfPairTile;
+         });
 }
 
 }  // namespace serval

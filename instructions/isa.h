@@ -61,9 +61,9 @@ struct OpInfo {
   uint32_t operand_bytes;
   std::vector<FieldInfo> fields;
   // The regions touched: exact if the pass's state is given; a bound over all states if `state` is null.
-  void (*footprint)(const Instruction&, const StateView* state, Footprint& out);
+  void (*footprint)(const Instruction&, const ProgramShape& shape, const StateView* state, Footprint& out);
   // Cost in a pass; the instruction must have been checked against the tensors.
-  Cost (*cost)(const Instruction&, std::span<const Tensor>, const CostContext&);
+  Cost (*cost)(const Instruction&, const ProgramShape& shape, std::span<const Tensor>, const CostContext&);
   PageNeed (*pages)(const Instruction&);
   // The SM of a record, for instructions with one record for each SM, whose work is distributed for each
   // launch. None: the record may run on any SM.
@@ -97,20 +97,11 @@ void for_own_tensors(std::span<const Tensor> tensors, const Instruction& instruc
 }
 // Device of these tensors.
 uint32_t device_of(std::span<const Tensor> tensors, const Instruction& instruction);
-// True if all attention of the program has heads of this size.
-bool has_heads_of(const Program& program, uint32_t head_dim);
 // True if the program has instructions for models with norms of the heads of Q and K.
 bool has_head_norms(const Program& program);
 // True if the program multiplies gate and up in wide tiles
 // (instructions/product/orders/sm90/tile_stream.cuh).
 bool has_wide_tiles(const Program& program);
-// True if the program multiplies its matrices with tiles of rows (GEMMs), not with vectors.
-bool multiplies_tiles(const Program& program);
-// For instructions of passes with `rows` rows.
-bool multiplies_tiles(std::span<const Instruction> instructions, uint32_t rows);
-// True if the program multiplies vectors but adds in tile order, so that it belongs to the arithmetic class
-// of tile programs (instructions/product/orders/vector_in_tile_order.cuh).
-bool has_tile_order(const Program& program);
 // Columns of the widest matrix that the program multiplies.
 uint32_t most_product_cols(const Program& program);
 // Number of K splits of this record's product (common/column_parts.h); 1 for other records.

@@ -83,8 +83,8 @@ bool has_room_for_row(const KernelTraits& kernel, uint32_t cols) {
 
 bool runs(const KernelTraits& kernel, const Program& program) {
   if (kernel.of_ranks != (program.num_devices > 1)) return false;
-  if (multiplies_tiles(program) != (kernel.tile_rows > 0)) return false;
-  if (has_tile_order(program) != kernel.tile_order) return false;
+  if ((program.order == Order::kTile) != (kernel.tile_rows > 0)) return false;
+  if ((program.order == Order::kVectorInTileOrder) != kernel.tile_order) return false;
   if (has_e4m3(program) != kernel.e4m3) return false;
   if (!kernel.head_norms && has_head_norms(program)) return false;
   if (!kernel.wide_tiles && has_wide_tiles(program)) return false;
@@ -92,7 +92,7 @@ bool runs(const KernelTraits& kernel, const Program& program) {
   if (const auto attention = attention_plan_shape(program);
       (kernel.single_rows || kernel.tile_order) && attention && attention->group_heads > kNarrowQueries)
     return false;
-  return kernel.head_dim == 0 || has_heads_of(program, kernel.head_dim);
+  return kernel.head_dim == 0 || program.heads.none() || kernel.head_dim == program.heads.head_dim;
 }
 
 }  // namespace serval

@@ -41,6 +41,18 @@ uint32_t tile_rows_of(const Program& program) {
   return error == std::errc() && at == end ? rows : 0;
 }
 
+// The limits are those of the program: the graph was made for them.
+void require_shape(const ProgramShape& shape, const ProgramShape& expected, const Model& model) {
+  if (shape.order != expected.order)
+    refuse(model, fmt::format("order: {}, expected {}", name_of(shape.order), name_of(expected.order)));
+  const auto check = [&](const char* field, uint32_t found, uint32_t wanted) {
+    if (found != wanted) refuse(model, fmt::format("heads.{}: {}, expected {}", field, found, wanted));
+  };
+  check("head_dim", shape.heads.head_dim, expected.heads.head_dim);
+  check("q_heads", shape.heads.q_heads, expected.heads.q_heads);
+  check("kv_heads", shape.heads.kv_heads, expected.heads.kv_heads);
+}
+
 }  // namespace
 
 Graph graph_of(const Program& program, const Model& model) {
@@ -51,7 +63,7 @@ Graph graph_of(const Program& program, const Model& model) {
                       .rows = limits.rows,
                       .sequences = limits.sequences,
                       .tile_rows = tile_rows_of(program),
-                      .tile_order = has_tile_order(program) && model.has_tile_order(),
+                      .tile_order = program.order == Order::kVectorInTileOrder && model.has_tile_order(),
                       .ranks = program.num_devices});
 }
 
@@ -60,6 +72,7 @@ void require_fit(const Program& program, const Model& model) {
   require_limits(limits, model);
   if (program.num_devices > 1) check_ranks(model, program.num_devices);
   const Graph graph = graph_of(program, model);
+  require_shape(program, graph, model);
   using Place = std::pair<std::string_view, uint32_t>;  // name and device
   std::map<Place, const Tensor*> found;
   for (const Tensor& t : program.tensors) found.emplace(Place{t.name, t.device}, &t);

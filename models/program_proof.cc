@@ -44,7 +44,7 @@ class Comparison {
 
 const Footprint& Comparison::footprint_of(const Instruction& instruction) {
   footprint_.clear();
-  op_info(instruction.opcode).footprint(instruction, nullptr, footprint_);
+  op_info(instruction.opcode).footprint(instruction, program_, nullptr, footprint_);
   return footprint_;
 }
 

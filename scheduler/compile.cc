@@ -71,7 +71,7 @@ std::vector<uint32_t> waiting_devices(const Graph& graph, const Dependencies& de
 bool pushes(const Graph& graph, uint32_t node, Footprint& footprint) {
   const uint32_t device = graph.device_of_node(node);
   footprint.clear();
-  op_info(graph.nodes[node].opcode).footprint(graph.nodes[node], nullptr, footprint);
+  op_info(graph.nodes[node].opcode).footprint(graph.nodes[node], graph, nullptr, footprint);
   return std::ranges::any_of(footprint,
                              [&](const Region& r) { return graph.tensors[r.tensor.index].device != device; });
 }
@@ -136,10 +136,10 @@ void emit_queues(const Graph& graph, const Dependencies& deps, const Placement& 
 
 Program outline_of(const Graph& graph, const Machine& machine, QueueKind queue_kind) {
   Program program;
+  static_cast<ProgramShape&>(program) = graph;
   program.machine = machine;
   program.queue_kind = queue_kind;
   program.num_devices = graph.num_devices;
-  program.limits = graph.limits;
   program.tensors = graph.tensors;
   program.metadata = graph.metadata;
   return program;
@@ -152,6 +152,7 @@ Program compile(const Graph& graph, const Machine& machine, const CompileOptions
   if (graph.num_devices > 1 && options.queue_kind == QueueKind::kGlobal)
     throw Error(ErrorKind::kUsage, "queue: global has one queue for all SMs; several GPUs need per-sm");
   Program program = outline_of(graph, machine, options.queue_kind);
+  check_shape(program);
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const std::string wrong = check_instruction(program, graph.nodes[n]);
     if (!wrong.empty()) throw Error(ErrorKind::kRuntime, fmt::format("graph: node {}: {}", n, wrong));

@@ -138,7 +138,7 @@ Dependencies Derivation::run() {
 void Derivation::collect_edges(uint32_t node, bool second_pass) {
   footprint_.clear();
   const Instruction& instruction = graph_.nodes[node];
-  op_info(instruction.opcode).footprint(instruction, nullptr, footprint_);
+  op_info(instruction.opcode).footprint(instruction, graph_, nullptr, footprint_);
   std::erase_if(footprint_,
                 [&](const Region& r) { return is_immutable(graph_.tensors[r.tensor.index].kind); });
   num_edges_ = 0;
@@ -318,7 +318,7 @@ void Derivation::add_final_wait(uint32_t last) {
   if (unwaited.empty()) return;
   uint32_t all_operands = 0;
   footprint_.clear();
-  op_info(graph_.nodes[last].opcode).footprint(graph_.nodes[last], nullptr, footprint_);
+  op_info(graph_.nodes[last].opcode).footprint(graph_.nodes[last], graph_, nullptr, footprint_);
   for (const Region& r : footprint_) all_operands |= 1U << r.operand;
   waits_[last].push_back({join_of(unwaited), all_operands, false});
 }

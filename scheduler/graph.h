@@ -21,12 +21,11 @@ struct Stage {
 // A graph covers all devices. A node runs on the device of the tensors that it names, except those that it
 // pushes to. With several devices, the last stage consists of the nodes that let the devices go on to the
 // next pass, and the node before this stage runs after all others.
-struct Graph {
+struct Graph : ProgramShape {
   uint32_t num_devices = 1;
   std::vector<Tensor> tensors;
   std::vector<Instruction> nodes;  // opcode, tag and operands; the scheduler adds waits and signals
   std::vector<Stage> stages;       // consecutive ranges that cover the nodes
-  StateLimits limits;
   std::map<std::string, std::string> metadata;
 
   TensorId add_tensor(Tensor tensor) {

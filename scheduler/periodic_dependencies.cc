@@ -17,6 +17,7 @@ constexpr uint32_t kKeptPeriods = 4, kRepeatedPeriod = 2;
 // Returns the graph without the periods [from, from + count).
 Graph without_periods(const Graph& graph, const Periods& periods, uint32_t from, uint32_t count) {
   Graph out;
+  static_cast<ProgramShape&>(out) = graph;
   out.num_devices = graph.num_devices;
   out.tensors = graph.tensors;
   const uint32_t begin = periods.begin(from), end = periods.begin(from + count);

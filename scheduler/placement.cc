@@ -168,10 +168,10 @@ Placement list(const Graph& graph, const Dependencies& deps, const Machine& mach
 
 }  // namespace
 
-NodeTime node_time(const Instruction& node, std::span<const Tensor> tensors, const Machine& machine,
-                   const CostContext& context) {
+NodeTime node_time(const Instruction& node, const ProgramShape& shape, std::span<const Tensor> tensors,
+                   const Machine& machine, const CostContext& context) {
   const OpInfo& info = op_info(node.opcode);
-  const Cost cost = info.cost(node, tensors, context);
+  const Cost cost = info.cost(node, shape, tensors, context);
   // An instruction without pages cannot read ahead: it reads data from other devices once it has arrived.
   const bool reads_late = cost.pushed_bytes > 0 && info.pages(node).streaming == 0;
   const uint64_t late = reads_late ? cost.cached_bytes : 0;
@@ -188,7 +188,8 @@ NodeTime node_time(const Instruction& node, std::span<const Tensor> tensors, con
 std::vector<NodeTime> node_times(const Graph& graph, const Machine& machine, const CostContext& context) {
   std::vector<NodeTime> out;
   out.reserve(graph.nodes.size());
-  for (const Instruction& node : graph.nodes) out.push_back(node_time(node, graph.tensors, machine, context));
+  for (const Instruction& node : graph.nodes)
+    out.push_back(node_time(node, graph, graph.tensors, machine, context));
   return out;
 }
 

@@ -56,8 +56,8 @@ struct NodeTime {
   double busy_us;    // everything else
   double total_us() const { return memory_us + busy_us; }
 };
-NodeTime node_time(const Instruction& node, std::span<const Tensor> tensors, const Machine& machine,
-                   const CostContext& context);
+NodeTime node_time(const Instruction& node, const ProgramShape& shape, std::span<const Tensor> tensors,
+                   const Machine& machine, const CostContext& context);
 std::vector<NodeTime> node_times(const Graph& graph, const Machine& machine, const CostContext& context);
 
 // Clock of one SM on the cost model. It streams bytes ahead of the current instruction, at most as many as

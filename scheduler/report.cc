@@ -116,6 +116,13 @@ std::string disassemble(const Program& program) {
                                 program.num_sms(), program.machine.name);
   if (program.num_devices > 1)
     out += fmt::format("# {} ranks of {} SMs\n", program.num_devices, program.machine.sms);
+  out += fmt::format("# order: {}\n", name_of(program.order));
+  if (const HeadShape& heads = program.heads; !heads.none())
+    out += fmt::format("# heads: {} of {} channels, {} of keys and values\n", heads.q_heads, heads.head_dim,
+                       heads.kv_heads);
+  out += fmt::format("# limits: {} rows, {} sequences, {} tokens of context, {} KV blocks\n",
+                     program.limits.rows, program.limits.sequences, program.limits.max_context,
+                     program.limits.kv_blocks);
   for (const auto& [key, value] : program.metadata) out += fmt::format("# {}: {}\n", key, value);
   for (uint32_t q = 0; q < program.num_queues(); ++q) {
     out += program.queue_kind == QueueKind::kGlobal ? "\nglobal queue\n"
@@ -145,7 +152,7 @@ ProgramStatistics statistics_of(const Program& program, const CostContext& conte
   s.bytes_per_queue.assign(program.num_queues(), 0);
   for (uint32_t q = 0; q < program.num_queues(); ++q) {
     for (const Instruction& i : program.queue(q)) {
-      const Cost cost = op_info(i.opcode).cost(i, program.tensors, context);
+      const Cost cost = op_info(i.opcode).cost(i, program, program.tensors, context);
       ops[i.opcode].instructions += 1;
       ops[i.opcode].bytes += cost.all_bytes();
       ops[i.opcode].operations += cost.operations;

@@ -60,7 +60,7 @@ bool Simulation::try_run(uint32_t queue, uint32_t index) {
     const double at_us = w.threshold > 0 ? c.at_us + program_.machine.synchronise_us : 0;
     if (at_us > start.at_us) start = {at_us, c.by};
   }
-  const NodeTime time = node_time(instruction, program_.tensors, program_.machine, context_);
+  const NodeTime time = node_time(instruction, program_, program_.tensors, program_.machine, context_);
   double end_us = start.at_us + time.busy_us;
   if (!unlimited_) {
     const size_t sm = pick_sm(queue);

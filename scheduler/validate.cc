@@ -183,7 +183,7 @@ bool Validator::check_device(uint32_t index, uint32_t device) {
                             where(program_, index), device, named));
   }
   footprint_.clear();
-  op_info(instruction.opcode).footprint(instruction, nullptr, footprint_);
+  op_info(instruction.opcode).footprint(instruction, program_, nullptr, footprint_);
   for (const Region& r : footprint_) {
     if (program_.tensors[r.tensor.index].device == device) continue;
     pushes_[index] = true;
@@ -287,7 +287,8 @@ bool Validator::check_progress(const HappensBefore& hb) {
 bool Validator::check_accesses(const HappensBefore& hb) {
   for (const uint32_t i : hb.order()) {
     footprint_.clear();
-    op_info(program_.instructions[i].opcode).footprint(program_.instructions[i], nullptr, footprint_);
+    op_info(program_.instructions[i].opcode)
+        .footprint(program_.instructions[i], program_, nullptr, footprint_);
     uint32_t written = 0;
     for (const Region& r : footprint_) written |= writes(r.access) ? 1U << r.operand : 0;
     for (const Region& r : footprint_) {
@@ -494,7 +495,8 @@ std::optional<uint32_t> Validator::later_writer(const HappensBefore& hb, uint32_
   const auto rest = std::find(hb.order().begin(), hb.order().end(), index);
   for (const uint32_t i : std::span(rest, hb.order().end()).subspan(1)) {
     footprint.clear();
-    op_info(program_.instructions[i].opcode).footprint(program_.instructions[i], nullptr, footprint);
+    op_info(program_.instructions[i].opcode)
+        .footprint(program_.instructions[i], program_, nullptr, footprint);
     for (const Region& r : footprint) {
       const bool writes_it = writes(r.access) && r.tensor == part.tensor && r.box.overlaps(part.box);
       if (writes_it && !hb.before(index, i, std::nullopt)) return i;
@@ -600,7 +602,8 @@ bool Validator::check_decision(const HappensBefore& hb) {
 bool Validator::copies_decision(const HappensBefore& hb, uint32_t index, uint32_t decider, TensorId control) {
   if (index == decider) return true;
   footprint_.clear();
-  op_info(program_.instructions[index].opcode).footprint(program_.instructions[index], nullptr, footprint_);
+  op_info(program_.instructions[index].opcode)
+      .footprint(program_.instructions[index], program_, nullptr, footprint_);
   return std::any_of(footprint_.begin(), footprint_.end(), [&](const Region& r) {
     return r.tensor == control && r.access == Access::kRead && hb.before(decider, index, r.operand);
   });

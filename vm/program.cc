@@ -15,6 +15,8 @@ constexpr uint64_t kMaxTensorBytes = uint64_t{1} << 62;
 // A wait compares a counter with its target correctly while they differ by less than half of the counter's
 // range. They differ by at most one pass.
 constexpr uint64_t kMaxIncrements = (uint64_t{1} << 31) - 1;
+// The channels of all heads then fit into 32 bits.
+constexpr uint32_t kMaxHeads = 1U << 20;
 
 [[noreturn]] void refuse(const std::string& message) {
   throw Error(ErrorKind::kRuntime, "program: " + message);
@@ -116,6 +118,30 @@ void check_limits(const StateLimits& limits) {
     refuse(fmt::format("limits: {} sequences; limit: 1 to {}", limits.sequences, kLargestSequences));
 }
 
+// Each field has its own line, so that the records' checks can rely on complete heads.
+void check_heads(const HeadShape& heads) {
+  if (heads == HeadShape{}) return;
+  if (heads.head_dim != 64 && heads.head_dim != 128)
+    refuse(fmt::format("heads.head_dim: {}, expected 64 or 128", heads.head_dim));
+  if (heads.kv_heads < 1 || heads.kv_heads > kMaxHeads)
+    refuse(fmt::format("heads.kv_heads: {}; limit: 1 to {}", heads.kv_heads, kMaxHeads));
+  if (heads.q_heads < 1 || heads.q_heads > kMaxHeads)
+    refuse(fmt::format("heads.q_heads: {}; limit: 1 to {}", heads.q_heads, kMaxHeads));
+  if (heads.q_heads % heads.kv_heads != 0)
+    refuse(
+        fmt::format("heads.q_heads: {}, expected a multiple of {} KV heads", heads.q_heads, heads.kv_heads));
+}
+
+void check_order(const Program& p) {
+  if (static_cast<uint32_t>(p.order) >= kNumOrders)
+    refuse(fmt::format("order: {}; limit: {}", static_cast<uint32_t>(p.order), kNumOrders - 1));
+  if (p.order != Order::kVectorInTileOrder) return;
+  if (p.limits.rows != 1)
+    refuse(fmt::format("order: {}, in passes of {} rows; limit: 1", name_of(p.order), p.limits.rows));
+  if (p.num_devices != 1)
+    refuse(fmt::format("order: {}, on {} devices; limit: 1", name_of(p.order), p.num_devices));
+}
+
 // Other names are checked when the program is bound: only then are they known.
 void check_state_part(size_t index, const Tensor& t, const StateLimits& limits) {
   const std::optional<Tensor> part = state_part(t.name, limits);
@@ -168,13 +194,19 @@ std::optional<TensorId> Program::find_tensor(std::string_view name, uint32_t dev
   return std::nullopt;
 }
 
+void check_shape(const Program& p) {
+  check_limits(p.limits);
+  check_order(p);
+  check_heads(p.heads);
+}
+
 void check_structure(const Program& p) {
   if (p.num_devices < 1 || p.num_devices > kMaxDevices)
     refuse(fmt::format("devices: {}; limit: 1 to {}", p.num_devices, kMaxDevices));
   if (p.machine.sms < 1 || p.machine.sms > kMaxSms) {
     refuse(fmt::format("machine: {} SMs; limit: 1 to {}", p.machine.sms, kMaxSms));
   }
-  check_limits(p.limits);
+  check_shape(p);
   check_queues(p);
   check_side_tables(p);
   check_tensors(p);

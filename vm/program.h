@@ -14,7 +14,7 @@
 #include "vm/base/enum_names.h"
 #include "vm/instruction.h"
 #include "vm/machine.h"
-#include "vm/state/limits.h"
+#include "vm/program_shape.h"
 #include "vm/tensor.h"
 
 namespace serval {
@@ -37,11 +37,10 @@ inline constexpr uint32_t kMaxStateLimit = 1U << 24;
 //
 // SMs are numbered device by device, machine.sms on each; a queue runs on its SM's device. Tensors and
 // counters name the device on which they lie. Tensors of the same name are that tensor on different devices.
-struct Program {
+struct Program : ProgramShape {
   Machine machine;
   QueueKind queue_kind = QueueKind::kPerSm;
   uint32_t num_devices = 1;
-  StateLimits limits;  // limits of the state blocks it runs on: vm/state/check.h
   // Index of the pass gate's counter, which the last instruction of a pass signals: no SM starts pass e + 1
   // before it has reached (e + 1) × increments_per_pass, and then each reads PassControl::last_pass. Device d
   // has its own gate, the d-th counter from this one.
@@ -90,10 +89,13 @@ std::string sm_name(const Program& program, uint32_t sm);
 //   and size that follow from the limits;
 // - a device has 1 to kMaxSms SMs, a pass 1 to kLargestRows rows and a state 1 to kLargestSequences
 //   sequences;
+// - heads are complete or absent, and the order suits the rows and devices (vm/program_shape.h);
 // - several devices have one queue an SM and one gate each, and one device no counter of system scope.
 //
 // The instruction set checks opcodes and operands (instructions/isa.h).
 void check_structure(const Program& program);
+// The part of check_structure() that concerns the program's shape, which the records' checks rely on.
+void check_shape(const Program& program);
 
 // Returns why an instruction set cannot run a record of a program, or "".
 using CheckRecord = std::string (*)(const Program&, const Instruction&);

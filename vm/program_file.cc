@@ -21,7 +21,7 @@ static_assert(std::endian::native == std::endian::little,
               "program files are little-endian and written as they lie");
 
 constexpr char kMagic[8] = {'S', 'E', 'R', 'V', 'A', 'L', 'P', '\n'};
-constexpr uint32_t kVersion = 3;
+constexpr uint32_t kVersion = 4;
 constexpr uint32_t kMaxText = 1 << 16;  // bytes of a name or a metadata value
 
 // Names appear in error lines and listings, where a control character would end a line or drive a terminal.
@@ -74,7 +74,8 @@ class Reader {
   template <class T>
   T enumerator(const char* field, int count) {
     const auto v = value<std::underlying_type_t<T>>(field);
-    if (v >= count) fail(field, fmt::format("{}; limit: {}", v, count - 1));
+    if (v >= static_cast<std::underlying_type_t<T>>(count))
+      fail(field, fmt::format("{}; limit: {}", v, count - 1));
     return static_cast<T>(v);
   }
   std::string text(const char* field) {
@@ -186,6 +187,8 @@ std::vector<std::byte> serialise(const Program& p) {
   w.value(p.num_devices);
   w.value(p.gate_counter);
   w.value(p.limits);
+  w.value(p.order);
+  w.value(p.heads);
   write_machine(p.machine, w);
   w.array(p.instructions);
   w.array(p.queue_begin);
@@ -218,6 +221,8 @@ Program deserialise(std::span<const std::byte> bytes, const std::string& name) {
   p.num_devices = r.value<uint32_t>("num_devices");
   p.gate_counter = r.value<uint32_t>("gate_counter");
   p.limits = r.value<StateLimits>("limits");
+  p.order = r.enumerator<Order>("order", kNumOrders);
+  p.heads = r.value<HeadShape>("heads");
   p.machine = read_machine(r);
   p.instructions = r.array<Instruction>("instructions");
   p.queue_begin = r.array<uint32_t>("queue_begin");

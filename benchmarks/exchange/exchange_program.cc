@@ -94,7 +94,7 @@ class Builder {
   void lay_out();
 
   const ExchangeShape shape_;
-  const uint32_t tile_rows_, square_cols_, logit_rows_;
+  const uint32_t tile_rows_, logit_rows_;
   Program program_;
   std::vector<std::vector<Item>> queues_;
   std::vector<TensorId> weights_;  // one for each matrix
@@ -107,7 +107,6 @@ class Builder {
 Builder::Builder(const ExchangeShape& shape, const Machine& machine)
     : shape_(shape),
       tile_rows_(has_tiles(shape.rows) ? widest_kernel(shape.ranks).tile_rows : 0),
-      square_cols_(tile_rows_ > 0 ? kSquareColsOfTiles : kSquareColsOfMatvec),
       logit_rows_(logit_rows({.rows = shape.rows, .sequences = 1})),
       queues_(size_t{shape.ranks} * machine.sms) {
   program_.machine = machine;
@@ -118,6 +117,7 @@ Builder::Builder(const ExchangeShape& shape, const Machine& machine)
                      .kv_blocks = 1,
                      .rows = shape.rows,
                      .sequences = 1};
+  program_.order = tile_rows_ > 0 ? Order::kTile : Order::kVector;
   program_.metadata["model"] = "all-reduce";
   program_.metadata["isa"] = isa_fingerprint();
 }
@@ -166,7 +166,7 @@ TensorId Builder::activation(const char* name, DType dtype, uint64_t cols) {
 TensorId Builder::product_input(const char* name, uint64_t cols) {
   const TensorId first = activation(name, DType::kBF16, cols);
   for (uint32_t rank = 0; rank < shape_.ranks; ++rank)
-    program_.tensors[first.index + rank].image = product_image(square_cols_);
+    program_.tensors[first.index + rank].image = product_image(program_.order);
   return first;
 }
 
@@ -191,11 +191,11 @@ void Builder::add_tensors() {
   input_norm_ = weight(exchange_tensor::kInputNorm, 1, shape_.weight_cols);
   input_ = product_input("input", shape_.weight_cols);
   input_residual_ = activation("input_residual", DType::kF32, shape_.weight_cols);
-  input_squares_ = activation("input_squares", DType::kF32, shape_.weight_cols / square_cols_);
+  input_squares_ = activation("input_squares", DType::kF32, shape_.weight_cols / square_cols(program_.order));
   residual_ = activation(exchange_tensor::kResidual, DType::kF32, shape_.cols);
   weighted_ = product_input(exchange_tensor::kWeighted, shape_.cols);
-  squares_ = activation("squares", DType::kF32, shape_.cols / square_cols_);
-  exchange_ = activation("exchange", partial_sum_type(square_cols_), shape_.cols);
+  squares_ = activation("squares", DType::kF32, shape_.cols / square_cols(program_.order));
+  exchange_ = activation("exchange", partial_sum_type(program_.order), shape_.cols);
 }
 
 template <class Op>
@@ -259,9 +259,7 @@ void Builder::embed() {
                        .num_units = shape_.cols / kUnitRows,
                        .hidden = shape_.cols,
                        .vocab = kExchangeTokens,
-                       .max_rows = shape_.rows,
-                       .num_rows = shape_.rows,
-                       .square_cols = square_cols_};
+                       .num_rows = shape_.rows};
   Embed input = residual;
   input.table = input_table_;
   input.norm = input_norm_;
@@ -313,9 +311,7 @@ void Builder::push(uint32_t rank, uint32_t index, const std::vector<std::vector<
                       .out_cols = shape_.cols,
                       .rank = rank,
                       .ranks = shape_.ranks,
-                      .max_rows = shape_.rows,
-                      .num_rows = shape_.rows,
-                      .square_cols = square_cols_};
+                      .num_rows = shape_.rows};
   const std::vector<Piece> all = pieces_of_push();
   for (uint32_t i = 0; i < all.size(); ++i) {
     std::vector<uint32_t> signals;
@@ -342,9 +338,7 @@ void Builder::reduce(uint32_t rank, uint32_t index, const std::vector<uint32_t>&
                           .out_cols = shape_.cols,
                           .rank = rank,
                           .ranks = shape_.ranks,
-                          .max_rows = shape_.rows,
-                          .num_rows = shape_.rows,
-                          .square_cols = square_cols_};
+                          .num_rows = shape_.rows};
   const std::vector<Piece>& slice = slices_[rank];
   for (uint32_t i = 0; i < slice.size(); ++i) {
     add(sm_of(rank, i, slice.size()), on_rank(of_piece(op, slice[i]), rank), {sums[i]}, whole,
@@ -383,9 +377,7 @@ void Builder::sample_and_advance() {
              .hidden = shape_.cols,
              .vocab = kExchangeTokens,
              .epsilon = kEpsilon,
-             .max_rows = shape_.rows,
-             .num_rows = logit_rows_,
-             .square_cols = square_cols_},
+             .num_rows = logit_rows_},
       {whole_.front()}, {of_head});
   for (uint32_t row = 0; row < logit_rows_; ++row) {
     add(sm_of(0, row, logit_rows_),
@@ -402,10 +394,7 @@ void Builder::sample_and_advance() {
                .records = logit_rows_,
                .first_row = row,
                .num_rows = 1,
-               .vocab = kExchangeTokens,
-               .max_rows = shape_.rows,
-               .max_sequences = limits.sequences,
-               .max_context = limits.max_context},
+               .vocab = kExchangeTokens},
         {of_head}, {of_samples});
   }
   add(0,
@@ -415,11 +404,7 @@ void Builder::sample_and_advance() {
               .slots = slots,
               .control = control_,
               .output = output,
-              .adjustments = adjustments,
-              .max_rows = shape_.rows,
-              .logit_rows = logit_rows_,
-              .max_sequences = limits.sequences,
-              .max_context = limits.max_context},
+              .adjustments = adjustments},
       {of_samples}, {decided});
   push_state(decided);
 }
@@ -433,8 +418,7 @@ void Builder::push_state(uint32_t decided) {
         PushState{.rows = rows_,
                   .control = control_,
                   .peer_rows = {rows_.index + rank},
-                  .peer_control = {control_.index + rank},
-                  .max_rows = shape_.rows},
+                  .peer_control = {control_.index + rank}},
         {decided}, gates);
   }
 }

@@ -209,7 +209,7 @@ void HostBackend::allocate() {
 }
 
 HostMemory HostBackend::bind(const Program& program) {
-  HostMemory memory(program.tensors);
+  HostMemory memory(program);
   for (uint32_t t = 0; t < program.tensors.size(); ++t) {
     const Tensor& tensor = program.tensors[t];
     switch (tensor.kind) {

@@ -54,7 +54,7 @@ void sort_by_rows(std::vector<Class>& classes) {
 ProgramSet::ProgramSet(std::vector<RowClass> classes) {
   sort_by_rows(classes);
   for (RowClass& c : classes) {
-    const bool tiles = multiplies_tiles(*c.program);
+    const bool tiles = c.program->order == Order::kTile;
     classes_.push_back({c.rows, tiles, {}, std::move(c.program)});
   }
   check();
@@ -65,7 +65,7 @@ ProgramSet::ProgramSet(std::vector<PlannedClass> classes) {
   std::vector<CompileQueue::Job> jobs;
   for (PlannedClass& c : classes) {
     const Graph& graph = c.plan.graph;
-    classes_.push_back({c.rows, multiplies_tiles(graph.nodes, graph.limits.rows),
+    classes_.push_back({c.rows, graph.order == Order::kTile,
                         outline_of(graph, c.plan.machine, c.plan.options.queue_kind), std::nullopt});
     jobs.emplace_back(
         [plan = std::move(c.plan)](const std::stop_token& stop) { return compile_plan(plan, stop); });
@@ -83,6 +83,7 @@ void ProgramSet::check() const {
   }
   for (size_t i = 1; i < size(); ++i) {
     if (!share_limits(outline(i).limits, outline(i - 1).limits)) fail("their limits differ");
+    if (outline(i).heads != outline(i - 1).heads) fail("their heads differ");
     for (size_t before = 0; before < i; ++before) {
       if (rows(before) == rows(i) && classes_[before].multiplies_tiles == classes_[i].multiplies_tiles)
         fail(fmt::format("two are for {} rows", rows(i)));

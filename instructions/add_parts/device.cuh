@@ -11,12 +11,12 @@ template <>
 struct DeviceOp<AddParts> : GroupOp {
   using Op = AddParts;
 
-  static __device__ bool in_range(const Op& op) {
+  static __device__ bool in_range(const Op& op, const ProgramShape& program) {
     constexpr uint32_t kUnits = kSquareColsOfTiles / kUnitRows;
-    return op.num_parts >= 1 && op.num_parts <= kMaxColumnParts && op.square_cols == kSquareColsOfTiles &&
-           op.first_unit % kUnits == 0 && op.num_units % kUnits == 0 &&
+    return op.num_parts >= 1 && op.num_parts <= kMaxColumnParts && op.first_unit % kUnits == 0 &&
+           op.num_units % kUnits == 0 &&
            units_in_range(op.first_unit, op.num_units, op.out_cols / kUnitRows, op.out_cols / kUnitRows) &&
-           rows_in_range(op);
+           rows_in_range(op, program);
   }
   static constexpr bool kStartsEarly = true;  // to load norms, and to find the computed rows
 
@@ -31,7 +31,7 @@ struct DeviceOp<AddParts> : GroupOp {
                                  group.tensor<&Op::norm, const uint16_t>(),
                                  group.tensor<&Op::weighted, std::byte>(),
                                  group.tensor<&Op::squares, float>(),
-                                 op.max_rows,
+                                 group.shape.limits.rows,
                                  op.out_cols};
     // Items beyond the last one have no existing row.
     const auto piece = [&](uint32_t item) {

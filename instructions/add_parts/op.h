@@ -31,10 +31,8 @@ struct AddParts {
   uint32_t first_unit;
   uint32_t num_units;
   uint32_t logits_only = 0;
-  uint32_t max_rows;
   uint32_t first_row = 0;
   uint32_t num_rows;
-  uint32_t square_cols = kSquareColsOfMatvec;
 
   static constexpr KernelSet kKernels = {.vectors = false, .tile_order = false, .ranks = false};
 
@@ -57,10 +55,8 @@ struct AddParts {
     v(&AddParts::first_unit, "first_unit", "units of 8 columns");
     v(&AddParts::num_units, "num_units", "units of 8 columns");
     v(&AddParts::logits_only, "logits_only", "1: only rows of which logits are wanted; 0: all");
-    v(&AddParts::max_rows, "max_rows", "rows of a pass");
     v(&AddParts::first_row, "first_row", "rows of the pass");
     v(&AddParts::num_rows, "num_rows", "rows of the pass");
-    v(&AddParts::square_cols, "square_cols", "columns whose squares are added up together: 8 or 64");
   }
 };
 
@@ -77,7 +73,8 @@ inline void footprint(const AddParts& op, const StateView*, FootprintBuilder<Add
   f.read<&AddParts::norm>({0, 1, begin, end});
   f.read_write_rows<&AddParts::residual>(rows, begin, end);
   f.write_rows<&AddParts::weighted>(rows, begin, end);
-  f.write_rows<&AddParts::squares>(rows, begin / op.square_cols, end / op.square_cols);
+  const uint32_t of_square = square_cols(f.shape().order);
+  f.write_rows<&AddParts::squares>(rows, begin / of_square, end / of_square);
   f.read_rows<&AddParts::part0>(rows, begin, end);
   f.read_rows<&AddParts::part1>(rows, begin, end);
   if (op.num_parts > 2) f.read_rows<&AddParts::part2>(rows, begin, end);
@@ -95,20 +92,20 @@ inline PageNeed pages(const AddParts&) {
 }  // a few values a thread, in registers
 
 inline void check(const AddParts& op, OperandCheck& c) {
-  c.pass_rows(op.rows, op.max_rows);
-  c.rows_of_pass(op.first_row, op.num_rows, op.max_rows);
+  c.pass_rows(op.rows);
+  c.rows_of_pass(op.first_row, op.num_rows);
   c.require(op.logits_only <= 1, "logits_only", op.logits_only, "0 or 1");
   c.dimension("out_cols", op.out_cols, kTileDim);
   c.range("first_unit", op.first_unit, op.num_units, op.out_cols / kUnitRows);
-  c.square_units(op.first_unit, op.num_units, op.square_cols);
+  c.square_units(op.first_unit, op.num_units);
   c.tensor("norm", op.norm, DType::kBF16, TensorKind::kWeight, 1, op.out_cols);
-  c.weighted_rows(op.weighted, op.squares, op.max_rows, op.out_cols, op.square_cols);
-  c.activation("residual", op.residual, DType::kF32, op.max_rows, op.out_cols);
+  c.weighted_rows(op.weighted, op.squares, op.out_cols);
+  c.activation("residual", op.residual, DType::kF32, op.out_cols);
   c.require(op.num_parts >= 2 && op.num_parts <= kMaxColumnParts, "num_parts", op.num_parts, "2 to 4");
-  c.activation("part0", op.part0, DType::kF32, op.max_rows, op.out_cols);
-  c.activation("part1", op.part1, DType::kF32, op.max_rows, op.out_cols);
-  c.activation("part2", op.part2, DType::kF32, op.max_rows, op.out_cols);
-  c.activation("part3", op.part3, DType::kF32, op.max_rows, op.out_cols);
+  c.activation("part0", op.part0, DType::kF32, op.out_cols);
+  c.activation("part1", op.part1, DType::kF32, op.out_cols);
+  c.activation("part2", op.part2, DType::kF32, op.out_cols);
+  c.activation("part3", op.part3, DType::kF32, op.out_cols);
   constexpr const char* kNames[] = {"part0", "part1", "part2", "part3"};
   for (uint32_t p = 2; p < kMaxColumnParts; ++p) {
     c.require((p < op.num_parts) == (parts_of(op)[p] != op.part0), kNames[p], parts_of(op)[p].index,

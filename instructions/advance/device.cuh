@@ -14,8 +14,8 @@ struct DeviceOp<Advance> : GroupOp {
   static constexpr bool kStartsEarly = true;
 
   template <class Config>
-  static __device__ bool in_range(const Advance& op) {
-    return op.logit_rows <= op.max_rows && (Config::kMultipliesTiles || op.max_rows <= kTableRows);
+  static __device__ bool in_range(const Advance&, const ProgramShape& program) {
+    return Config::kMultipliesTiles || program.limits.rows <= kTableRows;
   }
 
   template <class Config>
@@ -38,15 +38,16 @@ struct DeviceOp<Advance> : GroupOp {
     SequenceSlot* slots = group.tensor<&Advance::slots, SequenceSlot>();
     const EndRule rule = samples ? end_rule_of(slots[row.slot]) : EndRule{};
     const History history(slots, row.slot, samples, r,
-                          {group.tensor<&Advance::adjustments, std::byte>(), op.max_context});
-    auto* out = group.tensor<&Advance::output, OutputToken>() + size_t{now.passes_done} * op.max_rows + r;
+                          {group.tensor<&Advance::adjustments, std::byte>(), group.shape.limits.max_context});
+    auto* out =
+        group.tensor<&Advance::output, OutputToken>() + size_t{now.passes_done} * group.shape.limits.rows + r;
     now.last_pass = kKeepRunning;
 
     group.wait_inputs();
     OutputToken token{};
     row.active = 0;
     if (samples) token = finish_row(rule, group.tensor<&Advance::sampled, const SampledToken>()[r], row);
-    if (r < op.max_rows) {
+    if (r < group.shape.limits.rows) {
       group.tensor<&Advance::rows, PassRow>()[r] = row;
       *out = token;
     }
@@ -71,17 +72,20 @@ struct DeviceOp<Advance> : GroupOp {
     now.last_pass = kKeepRunning;
     const bool stop = ptx::load_relaxed(group.tensor<&Advance::host_stop, const uint32_t>()) != 0;
     if (group.thread == 0) scratch.any_active = 0;
-    for (uint32_t s = group.thread; s < op.max_sequences; s += kGroupThreads) scratch.samples_of_slot[s] = 0;
+    for (uint32_t s = group.thread; s < group.shape.limits.sequences; s += kGroupThreads)
+      scratch.samples_of_slot[s] = 0;
     group.sync();
-    for (uint32_t r = group.thread; r < op.logit_rows; r += kGroupThreads) {
+    for (uint32_t r = group.thread; r < logit_rows(group.shape.limits); r += kGroupThreads) {
       if (row_wants_logits(group.rows[r])) atomicAdd(&scratch.samples_of_slot[group.rows[r].slot], 1U);
     }
     group.wait_inputs();
     group.sync();
-    for (uint32_t r = group.thread; r < op.logit_rows; r += kGroupThreads) append(op, group, scratch, r);
+    for (uint32_t r = group.thread; r < logit_rows(group.shape.limits); r += kGroupThreads)
+      append(op, group, scratch, r);
     group.sync();  // all rows and all lengths of histories have been read
-    auto* out = group.tensor<&Advance::output, OutputToken>() + size_t{now.passes_done} * op.max_rows;
-    for (uint32_t r = group.thread; r < op.max_rows; r += kGroupThreads) {
+    auto* out =
+        group.tensor<&Advance::output, OutputToken>() + size_t{now.passes_done} * group.shape.limits.rows;
+    for (uint32_t r = group.thread; r < group.shape.limits.rows; r += kGroupThreads) {
       PassRow& row = group.tensor<&Advance::rows, PassRow>()[r];
       PassRow moved = row;
       OutputToken token{};
@@ -113,8 +117,9 @@ struct DeviceOp<Advance> : GroupOp {
     for (uint32_t other = 0; all > 1 && other < r; ++other)
       before += row_wants_logits(group.rows[other]) && group.rows[other].slot == row.slot ? 1 : 0;
     const uint32_t at = slot.history_length + before;
-    if (!keeps_token(slot.extras, at, op.max_context)) return;
-    const AdjustmentTable<std::byte> table{group.tensor<&Advance::adjustments, std::byte>(), op.max_context};
+    if (!keeps_token(slot.extras, at, group.shape.limits.max_context)) return;
+    const AdjustmentTable<std::byte> table{group.tensor<&Advance::adjustments, std::byte>(),
+                                           group.shape.limits.max_context};
     history_of(table, row.slot)[at] = group.tensor<&Advance::sampled, const SampledToken>()[r].token;
   }
 

@@ -23,11 +23,12 @@ struct Local final : HostLocal {
 };
 
 void load(const Advance& op, const HostMemory& m, Local& l) {
+  const StateLimits& limits = m.shape().limits;
   const PassRow* rows = m.data<const PassRow>(op.rows);
-  l.rows.assign(rows, rows + op.max_rows);
-  l.sampled.resize(op.max_rows);
-  l.slots.resize(op.max_sequences);
-  l.output.resize(op.max_rows);
+  l.rows.assign(rows, rows + limits.rows);
+  l.sampled.resize(limits.rows);
+  l.slots.resize(limits.sequences);
+  l.output.resize(limits.rows);
   for (size_t r = 0; r < l.rows.size(); ++r) {
     if (!row_wants_logits(l.rows[r])) continue;
     l.sampled[r] = m.data<const SampledToken>(op.sampled)[r];
@@ -45,10 +46,11 @@ void compute(const Advance&, const HostMemory&, Local& l) {
 }
 
 void store(const Advance& op, const HostMemory& m, Local& l) {
-  const OutputTable output{m.data<OutputToken>(op.output), op.max_rows};
+  const StateLimits& limits = m.shape().limits;
+  const OutputTable output{m.data<OutputToken>(op.output), limits.rows};
   std::ranges::copy(l.output, output[l.control.passes_done - 1].begin());
   append_to_history(l.output, m.data<SequenceSlot>(op.slots),
-                    {m.data<std::byte>(op.adjustments), op.max_context});
+                    {m.data<std::byte>(op.adjustments), limits.max_context});
   std::ranges::copy(l.rows, m.data<PassRow>(op.rows));
   PassControl& control = *m.data<PassControl>(op.control);
   control.passes_done = l.control.passes_done;

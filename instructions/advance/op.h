@@ -26,10 +26,6 @@ struct Advance {
   TensorId control;
   TensorId output;
   TensorId adjustments;
-  uint32_t max_rows;
-  uint32_t logit_rows;
-  uint32_t max_sequences;
-  uint32_t max_context;
 
   template <class V>
   static constexpr void fields(V&& v) {
@@ -40,26 +36,23 @@ struct Advance {
     v(&Advance::control, "control", "in and out: the decision");
     v(&Advance::output, "output", "out [passes of a launch, max_rows]: its tokens");
     v(&Advance::adjustments, "adjustments", "out: tokens of sequences that keep their history");
-    v(&Advance::max_rows, "max_rows", "rows of a pass");
-    v(&Advance::logit_rows, "logit_rows", "rows of a pass that may want logits: its first");
-    v(&Advance::max_sequences, "max_sequences", "sequences of a state: its slots");
-    v(&Advance::max_context, "max_context", "positions of a sequence");
   }
 };
 
-inline void footprint(const Advance& op, const StateView* state, FootprintBuilder<Advance>& f) {
-  f.read_rows<&Advance::sampled>({0, op.logit_rows}, RowSet::kWantLogits, 0, sizeof(SampledToken));
+inline void footprint(const Advance&, const StateView* state, FootprintBuilder<Advance>& f) {
+  const StateLimits& limits = f.shape().limits;
+  f.read_rows<&Advance::sampled>({0, logit_rows(limits)}, RowSet::kWantLogits, 0, sizeof(SampledToken));
   f.read<&Advance::host_stop>({0, 1, 0, sizeof(uint32_t)});
-  f.read_write<&Advance::rows>({0, op.max_rows, 0, sizeof(PassRow)});
+  f.read_write<&Advance::rows>({0, limits.rows, 0, sizeof(PassRow)});
   f.read_write<&Advance::control>({0, 1, 0, sizeof(PassControl)});
-  f.may_write<&Advance::output>({0, launch_passes(op.max_rows), 0, op.max_rows * sizeof(OutputToken)});
-  const uint64_t history_end = adjustment_bytes(op.max_context);
+  f.may_write<&Advance::output>({0, launch_passes(limits.rows), 0, limits.rows * sizeof(OutputToken)});
+  const uint64_t history_end = adjustment_bytes(limits.max_context);
   if (state == nullptr) {
-    f.may_read_write<&Advance::slots>({0, op.max_sequences, 0, sizeof(SequenceSlot)});
-    f.may_write<&Advance::adjustments>({0, op.max_sequences, kHistoryOffset, history_end});
+    f.may_read_write<&Advance::slots>({0, limits.sequences, 0, sizeof(SequenceSlot)});
+    f.may_write<&Advance::adjustments>({0, limits.sequences, kHistoryOffset, history_end});
     return;
   }
-  for (const PassRow* row = state->rows; row != state->rows + op.max_rows; ++row) {
+  for (const PassRow* row = state->rows; row != state->rows + limits.rows; ++row) {
     if (row_wants_logits(*row)) {
       f.read_write<&Advance::slots>({row->slot, uint64_t{row->slot} + 1, 0, sizeof(SequenceSlot)});
       f.may_write<&Advance::adjustments>({row->slot, uint64_t{row->slot} + 1, kHistoryOffset, history_end});
@@ -77,16 +70,16 @@ inline PageNeed pages(const Advance&) {
 }  // a few words
 
 inline void check(const Advance& op, OperandCheck& c) {
-  c.pass_rows(op.rows, op.max_rows);
-  c.logit_rows(op.logit_rows);
+  const StateLimits& limits = c.shape().limits;
+  c.pass_rows(op.rows);
   if (!c.ok()) return;
-  c.tensor("sampled", op.sampled, DType::kBytes, TensorKind::kState, op.max_rows, sizeof(SampledToken));
+  c.tensor("sampled", op.sampled, DType::kBytes, TensorKind::kState, limits.rows, sizeof(SampledToken));
   c.tensor("host_stop", op.host_stop, DType::kBytes, TensorKind::kState, 1, sizeof(uint32_t));
-  c.slots(op.slots, op.max_sequences);
-  c.adjustments(op.adjustments, op.max_context);
+  c.slots(op.slots);
+  c.adjustments(op.adjustments);
   c.tensor("control", op.control, DType::kBytes, TensorKind::kState, 1, sizeof(PassControl));
-  c.tensor("output", op.output, DType::kBytes, TensorKind::kState, launch_passes(op.max_rows),
-           op.max_rows * sizeof(OutputToken));
+  c.tensor("output", op.output, DType::kBytes, TensorKind::kState, launch_passes(limits.rows),
+           limits.rows * sizeof(OutputToken));
 }
 
 }  // namespace serval

@@ -9,11 +9,11 @@ template <>
 struct DeviceOp<Attention> : GroupOp {
   static constexpr bool kStartsEarly = true;
 
-  static __device__ bool in_range(const Attention& op) {
+  static __device__ bool in_range(const Attention& op, const ProgramShape& program) {
     // Token counts may reach beyond the end of the last leaf by one round of splits.
     constexpr uint64_t kMaxLeaves = (uint64_t{1} << 32) / kLeafTokens;
-    return op.kv_head < op.kv_heads && op.split < op.splits &&
-           uint64_t{leaves_for_tokens(op.max_context)} + op.splits < kMaxLeaves;
+    return op.kv_head < program.heads.kv_heads && op.split < op.splits &&
+           uint64_t{leaves_for_tokens(program.limits.max_context)} + op.splits < kMaxLeaves;
   }
 
   template <class Config>
@@ -23,7 +23,8 @@ struct DeviceOp<Attention> : GroupOp {
     Group mine = group;
     asm volatile("" : "+r"(mine.lane));
     if constexpr (Config::kHeadDim == 0) {
-      op.head_dim == 64 ? run_head_dim<Config, 64>(op, mine) : run_head_dim<Config, 128>(op, mine);
+      group.shape.heads.head_dim == 64 ? run_head_dim<Config, 64>(op, mine)
+                                       : run_head_dim<Config, 128>(op, mine);
     } else {
       run_head_dim<Config, Config::kHeadDim>(op, mine);
     }
@@ -36,7 +37,7 @@ struct DeviceOp<Attention> : GroupOp {
     using Few = FewQueries<Config, kHeadDim>;
     if constexpr (Config::kRows == 1) {
       Few(op, group).run();
-    } else if (Queries(op).end(most_rows_of_a_slot(group)) <= Few::kQueries) {
+    } else if (Queries(group).end(most_rows_of_a_slot(group)) <= Few::kQueries) {
       Few(op, group).run();
     } else {
       ManyQueries<Config, kHeadDim>(op, group).run();

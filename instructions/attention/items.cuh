@@ -81,8 +81,9 @@ class Items {
 // up to a power of two. Numbers without a head are not queries.
 class Queries {
  public:
-  __device__ __forceinline__ explicit Queries(const Attention& op)
-      : heads_(op.q_heads / op.kv_heads), log2_places_(static_cast<uint32_t>(std::bit_width(heads_ - 1))) {}
+  __device__ __forceinline__ explicit Queries(const Group& group)
+      : heads_(group.shape.heads.group_heads()),
+        log2_places_(static_cast<uint32_t>(std::bit_width(heads_ - 1))) {}
 
   // A query. If exists is false, row and head are valid indices all the same.
   struct Query {
@@ -95,15 +96,16 @@ class Queries {
     return {op.splits, heads_, head_dim, kTableRows};
   }
   // Index of a query's vector among all heads of all rows.
-  __device__ __forceinline__ uint64_t vector(const Attention& op, const Query& query) const {
-    return uint64_t{query.row} * op.q_heads + op.kv_head * heads_ + query.head;
+  __device__ __forceinline__ uint64_t vector(const Attention& op, const Group& group,
+                                             const Query& query) const {
+    return uint64_t{query.row} * group.shape.heads.q_heads + op.kv_head * heads_ + query.head;
   }
   // Address of its result for the slot's first leaf.
   __device__ __forceinline__ float* place(const Attention& op, const Group& group, uint32_t head_dim,
                                           const Query& query) const {
     const PartialLayout partial = layout(op, head_dim);
     return group.tensor<&Attention::partial, float>() +
-           partial.row(op.kv_head, op.split, query.row) * partial.cols(op.max_context) +
+           partial.row(op.kv_head, op.split, query.row) * partial.cols(group.shape.limits.max_context) +
            partial.col(0, query.head);
   }
   // Query numbers of `rows` rows are below this.

@@ -25,7 +25,7 @@ class Steps {
   __device__ __forceinline__ Steps(const Attention& op, const Group& group, const Queries& queries,
                                    uint32_t warp)
       : table_(group.tensor<&Attention::block_table, const int32_t>()),
-        blocks_per_sequence_(blocks_for_tokens(op.max_context)),
+        blocks_per_sequence_(blocks_for_tokens(group.shape.limits.max_context)),
         queries_(queries),
         warp_(warp),
         items_(op, group) {}
@@ -78,7 +78,7 @@ struct Source {
   template <uint32_t kHeadDim>
   __device__ __forceinline__ uint64_t offset(const Step& step) const {
     return kv_offset(static_cast<uint64_t>(step.block), op.kv_head, warp % kStripsOfBlock * kStripTokens,
-                     op.kv_heads, kHeadDim);
+                     group.shape.heads.kv_heads, kHeadDim);
   }
 };
 

@@ -26,7 +26,7 @@ class Leaves {
         group_(group),
         scratch_(*reinterpret_cast<Scratch*>(group.scratch)),
         warp_(__shfl_sync(kAllLanes, group.warp, 0)),
-        queries_(op),
+        queries_(group),
         steps_(op, group, queries_, warp_),
         source_{op, group, warp_},
         kv_tiles_(source_, scratch_.buffers) {}
@@ -119,7 +119,7 @@ class Leaves {
     Tile tile;
     tile.targets.tokens = own.exists ? group_.rows[own.row].position + 1 : 0;
     tile.targets.partial = queries_.place(op_, group_, kHeadDim, own);
-    const auto vector = static_cast<uint32_t>(queries_.vector(op_, own));
+    const auto vector = static_cast<uint32_t>(queries_.vector(op_, group_, own));
 #pragma unroll
     for (uint32_t e = 0; e < kQueryFragments; ++e) {
       const uint32_t query = query_of_lane(e);

@@ -28,14 +28,7 @@ struct Attention {
   uint32_t kv_head;
   uint32_t split;
   uint32_t splits;
-  uint32_t head_dim;
-  uint32_t q_heads;
-  uint32_t kv_heads;
-  uint32_t max_context;
-  uint32_t kv_blocks;
   float scale;
-  uint32_t max_rows;
-  uint32_t max_sequences;
 
   static constexpr KernelSet kKernels = {.tile_order = false, .tiles = false};
 
@@ -52,14 +45,7 @@ struct Attention {
     v(&Attention::kv_head, "kv_head", "head");
     v(&Attention::split, "split", "split");
     v(&Attention::splits, "splits", "splits");
-    v(&Attention::head_dim, "head_dim", "channels");
-    v(&Attention::q_heads, "q_heads", "heads");
-    v(&Attention::kv_heads, "kv_heads", "heads");
-    v(&Attention::max_context, "max_context", "tokens");
-    v(&Attention::kv_blocks, "kv_blocks", "blocks of 64 tokens");
     v(&Attention::scale, "scale", "of the scores: 1 / sqrt(head_dim)");
-    v(&Attention::max_rows, "max_rows", "rows of a pass");
-    v(&Attention::max_sequences, "max_sequences", "sequences of a state: its slots");
   }
 };
 
@@ -86,13 +72,10 @@ struct PartialLayout {
   constexpr uint64_t cols(uint32_t max_context) const {
     return (leaves_for_tokens(max_context) + splits - 1) / splits * leaf_cols();
   }
-  // Distinguishes layouts that a tensor of one shape and a program's max_context allow: given both, the
-  // tensor's rows determine the KV heads and its columns the query heads of each.
-  constexpr uint32_t key() const { return splits * 2 + (head_dim > 64 ? 1 : 0); }
 };
 
-constexpr PartialLayout partial_layout(const Attention& op) {
-  return {op.splits, op.q_heads / op.kv_heads, op.head_dim, whole_row_tiles(op.max_rows)};
+constexpr PartialLayout partial_layout(uint32_t splits, const ProgramShape& shape) {
+  return {splits, shape.heads.group_heads(), shape.heads.head_dim, whole_row_tiles(shape.limits.rows)};
 }
 
 // The first leaf of `slot` that belongs to `split`.
@@ -101,22 +84,24 @@ constexpr uint32_t first_leaf(uint32_t slot, uint32_t split, uint32_t splits) {
 }
 
 inline void footprint(const Attention& op, const StateView* state, FootprintBuilder<Attention>& f) {
-  const PartialLayout layout = partial_layout(op);
-  const uint64_t group_cols = uint64_t{layout.group_heads} * op.head_dim;
-  const uint64_t k_begin = uint64_t{op.kv_head} * op.head_dim, k_end = k_begin + op.head_dim;
+  const HeadShape& heads = f.shape().heads;
+  const StateLimits& limits = f.shape().limits;
+  const PartialLayout layout = partial_layout(op.splits, f.shape());
+  const uint64_t group_cols = uint64_t{layout.group_heads} * heads.head_dim;
+  const uint64_t k_begin = uint64_t{op.kv_head} * heads.head_dim, k_end = k_begin + heads.head_dim;
   f.pass_rows<&Attention::rows>();
-  f.read<&Attention::block_table>({0, op.max_sequences, 0, blocks_for_tokens(op.max_context)});
+  f.read<&Attention::block_table>({0, limits.sequences, 0, blocks_for_tokens(limits.max_context)});
   if (state == nullptr) {
-    const uint64_t all_tokens = uint64_t{op.kv_blocks} * kKvBlockTokens;
+    const uint64_t all_tokens = uint64_t{limits.kv_blocks} * kKvBlockTokens;
     const uint64_t first_row = layout.row(op.kv_head, op.split, 0);
     f.read_rows<&Attention::q>(RowSet::kActive, op.kv_head * group_cols, (op.kv_head + 1) * group_cols);
     f.read<&Attention::k_cache>({k_begin, k_end, 0, all_tokens});
     f.read<&Attention::v_cache>({k_begin, k_end, 0, all_tokens});
-    f.write<&Attention::partial>({first_row, first_row + op.max_rows, 0, layout.cols(op.max_context)},
-                                 Part::kSeenLeaves, layout.key());
+    f.write<&Attention::partial>({first_row, first_row + limits.rows, 0, layout.cols(limits.max_context)},
+                                 Part::kSeenLeaves, op.splits);
     return;
   }
-  for (uint32_t r = 0; r < op.max_rows; ++r) {
+  for (uint32_t r = 0; r < limits.rows; ++r) {
     const PassRow& row = state->rows[r];
     if (!row_is_active(row)) continue;
     const uint32_t tokens = row.position + 1;
@@ -141,12 +126,13 @@ inline void footprint(const Attention& op, const StateView* state, FootprintBuil
 }
 
 inline Cost cost(const Attention& op, const CostView& c) {
+  const HeadShape& heads = c.shape.heads;
   const uint64_t leaves = leaves_for_tokens(c.pass.context_tokens);
   const uint64_t mine = op.split < leaves ? (leaves - op.split + op.splits - 1) / op.splits : 0;
   const uint64_t tokens =
       c.pass.rows * (mine * kLeafTokens < c.pass.context_tokens ? mine * kLeafTokens : c.pass.context_tokens);
-  const uint64_t kv = 2 * tokens * op.head_dim;
-  return {.bytes = kv * c.element_bytes(op.k_cache), .operations = 2 * kv * (op.q_heads / op.kv_heads)};
+  const uint64_t kv = 2 * tokens * heads.head_dim;
+  return {.bytes = kv * c.element_bytes(op.k_cache), .operations = 2 * kv * heads.group_heads()};
 }
 
 inline PageNeed pages(const Attention&) {
@@ -154,28 +140,22 @@ inline PageNeed pages(const Attention&) {
 }  // a page of K and one of V at a time
 
 inline void check(const Attention& op, OperandCheck& c) {
-  c.pass_rows(op.rows, op.max_rows);
-  c.require(op.head_dim == 64 || op.head_dim == 128, "head_dim", op.head_dim, "64 or 128");
-  c.dimension("kv_heads", op.kv_heads, 1);
-  c.dimension("q_heads", op.q_heads, 1);
+  const HeadShape& heads = c.shape().heads;
+  const StateLimits& limits = c.shape().limits;
+  c.pass_rows(op.rows);
+  c.heads();
   c.dimension("splits", op.splits, 1);
-  c.limit("max_context", op.max_context, &StateLimits::max_context);
-  c.limit("kv_blocks", op.kv_blocks, &StateLimits::kv_blocks);
   c.factor("scale", op.scale);
   if (!c.ok()) return;
-  c.require(op.q_heads % op.kv_heads == 0, "q_heads", op.q_heads, "a multiple of kv_heads");
-  c.range("kv_head", op.kv_head, 1, op.kv_heads);
+  c.range("kv_head", op.kv_head, 1, heads.kv_heads);
   c.range("split", op.split, 1, op.splits);
-  const uint64_t q_cols = uint64_t{op.q_heads} * op.head_dim;
-  const uint64_t kv_rows = uint64_t{op.kv_heads} * op.head_dim;
-  const uint64_t kv_cols = uint64_t{op.kv_blocks} * kKvBlockTokens;
-  const PartialLayout layout = partial_layout(op);
-  c.activation("q", op.q, DType::kBF16, op.max_rows, q_cols);
-  c.tensor("k_cache", op.k_cache, DType::kBF16, TensorKind::kKvCache, kv_rows, kv_cols);
-  c.tensor("v_cache", op.v_cache, DType::kBF16, TensorKind::kKvCache, kv_rows, kv_cols);
-  c.block_table(op.block_table, op.max_sequences, op.max_context);
-  c.tensor("partial", op.partial, DType::kF32, TensorKind::kActivation, layout.rows_of_all(op.kv_heads),
-           layout.cols(op.max_context));
+  const PartialLayout layout = partial_layout(op.splits, c.shape());
+  c.activation("q", op.q, DType::kBF16, heads.q_cols());
+  c.kv_cache("k_cache", op.k_cache);
+  c.kv_cache("v_cache", op.v_cache);
+  c.block_table(op.block_table);
+  c.tensor("partial", op.partial, DType::kF32, TensorKind::kActivation, layout.rows_of_all(heads.kv_heads),
+           layout.cols(limits.max_context));
 }
 
 }  // namespace serval

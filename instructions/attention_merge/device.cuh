@@ -13,14 +13,15 @@ template <>
 struct DeviceOp<AttentionMerge> : GroupOp {
   static constexpr bool kStartsEarly = true;  // to find the spans and leaves
 
-  static __device__ bool in_range(const AttentionMerge& op) {
-    return op.first_head < op.q_heads && op.num_heads > 0 && op.num_heads <= op.q_heads - op.first_head &&
-           attention_merge::LeafFinder::in_range(op);
+  static __device__ bool in_range(const AttentionMerge& op, const ProgramShape& program) {
+    return op.first_head < program.heads.q_heads && op.num_heads > 0 &&
+           op.num_heads <= program.heads.q_heads - op.first_head &&
+           attention_merge::LeafFinder::in_range(op, program);
   }
 
   static __device__ __forceinline__ void run(const AttentionMerge& op, const Group& group) {
     using namespace attention_merge;
-    const LeafFinder finder(op, group.tensor<&AttentionMerge::partial, const float>());
+    const LeafFinder finder(op, group.shape, group.tensor<&AttentionMerge::partial, const float>());
     const Spans spans(op, group);
     if (spans.count() >= kConsumerWarps || spans.most_leaves() <= kMergeAccumulators) {
       merge_alone(finder, spans, op, group);
@@ -39,7 +40,7 @@ struct DeviceOp<AttentionMerge> : GroupOp {
   class Spans {
    public:
     __device__ __forceinline__ Spans(const AttentionMerge& op, const Group& group)
-        : op_(op), of_head_(op.head_dim / attention_merge::kSpanChannels) {
+        : op_(op), of_head_(group.shape.heads.head_dim / attention_merge::kSpanChannels) {
       const PassRow& row = group.rows[group.lane % kTableRows];
       const bool active = group.lane < kTableRows && row_is_active(row);
       rows_ = __ballot_sync(kAllLanes, active);
@@ -71,8 +72,8 @@ struct DeviceOp<AttentionMerge> : GroupOp {
   static __device__ __forceinline__ std::byte* place(const AttentionMerge& op, const Group& group,
                                                      const Span& span, uint32_t channel) {
     return group.tensor<&AttentionMerge::output, std::byte>() +
-           activation_image::offset(kTableRows, op.q_heads * op.head_dim, span.row,
-                                    span.head * op.head_dim + channel);
+           activation_image::offset(kTableRows, group.shape.heads.q_heads * group.shape.heads.head_dim,
+                                    span.row, span.head * group.shape.heads.head_dim + channel);
   }
 
   static __device__ __forceinline__ void merge_alone(const attention_merge::LeafFinder& finder,

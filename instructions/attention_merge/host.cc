@@ -9,7 +9,7 @@
 namespace serval {
 namespace {
 
-constexpr uint32_t kMaxHeadDim = 128;  // check() in op.h
+constexpr uint32_t kMaxHeadDim = 128;
 
 struct Local final : HostLocal {
   std::vector<SelectedRow> rows;
@@ -19,9 +19,11 @@ struct Local final : HostLocal {
 };
 
 void load(const AttentionMerge& op, const HostMemory& m, Local& l) {
-  const PartialLayout layout = partial_layout(op);
-  const size_t stride = op.head_dim + PartialLayout::kExtra;
-  const uint64_t cols = layout.cols(op.max_context);
+  const HeadShape& heads = m.shape().heads;
+  const StateLimits& limits = m.shape().limits;
+  const PartialLayout layout = partial_layout(op.splits, m.shape());
+  const size_t stride = heads.head_dim + PartialLayout::kExtra;
+  const uint64_t cols = layout.cols(limits.max_context);
   select_rows(op, m, RowSet::kActive, l.rows);
   l.begin.assign(1, 0);
   l.leaves.clear();
@@ -62,21 +64,23 @@ void merge(const float* leaves, size_t count, uint32_t head_dim, DType dtype, ui
 }
 
 void compute(const AttentionMerge& op, const HostMemory& m, Local& l) {
-  const size_t stride = op.head_dim + PartialLayout::kExtra;
-  l.out.resize(l.rows.size() * op.num_heads * op.head_dim);
+  const HeadShape& heads = m.shape().heads;
+  const size_t stride = heads.head_dim + PartialLayout::kExtra;
+  l.out.resize(l.rows.size() * op.num_heads * heads.head_dim);
   for (size_t i = 0; i + 1 < l.begin.size(); ++i) {
-    merge(l.leaves.data() + l.begin[i] * stride, l.begin[i + 1] - l.begin[i], op.head_dim, m.dtype(op.output),
-          l.out.data() + i * op.head_dim);
+    merge(l.leaves.data() + l.begin[i] * stride, l.begin[i + 1] - l.begin[i], heads.head_dim,
+          m.dtype(op.output), l.out.data() + i * heads.head_dim);
   }
 }
 
 void store(const AttentionMerge& op, const HostMemory& m, Local& l) {
-  const size_t count = size_t{op.num_heads} * op.head_dim;
+  const HeadShape& heads = m.shape().heads;
+  const size_t count = size_t{op.num_heads} * heads.head_dim;
   for (size_t r = 0; r < l.rows.size(); ++r) {
     const uint16_t* from = l.out.data() + r * count;
-    std::copy(
-        from, from + count,
-        m.data<uint16_t>(op.output) + (size_t{l.rows[r].index} * op.q_heads + op.first_head) * op.head_dim);
+    std::copy(from, from + count,
+              m.data<uint16_t>(op.output) +
+                  (size_t{l.rows[r].index} * heads.q_heads + op.first_head) * heads.head_dim);
   }
 }
 

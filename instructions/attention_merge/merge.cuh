@@ -46,36 +46,44 @@ struct HeadLeaves {
 // Finds the leaves of an instruction's heads.
 class LeafFinder {
  public:
-  __device__ __forceinline__ LeafFinder(const AttentionMerge& op, const float* partial)
+  __device__ __forceinline__ LeafFinder(const AttentionMerge& op, const ProgramShape& program,
+                                        const float* partial)
       : op_(op),
+        heads_(program.heads),
         partial_(partial),
-        layout_{op.splits, op.q_heads / op.kv_heads, op.head_dim, kTableRows},
+        layout_{op.splits, program.heads.group_heads(), program.heads.head_dim, kTableRows},
         by_splits_(op.splits),
-        cols_(by_splits_.quotient(leaves_for_tokens(op.max_context) + op.splits - 1) * layout_.leaf_cols()) {}
+        cols_(by_splits_.quotient(leaves_for_tokens(program.limits.max_context) + op.splits - 1) *
+              layout_.leaf_cols()) {}
 
   // `row`: row `index` of the pass.
   __device__ __forceinline__ HeadLeaves leaves_of(const PassRow& row, uint32_t index, uint32_t head) const {
-    const uint32_t kv_head = head * op_.kv_heads / op_.q_heads;
+    const uint32_t kv_head = head * heads_.kv_heads / heads_.q_heads;
     const float* first = partial_ + layout_.row(kv_head, 0, index) * cols_ +
                          layout_.col(0, head - kv_head * layout_.group_heads);
     return {first,
             kTableRows * cols_,
             static_cast<uint32_t>(layout_.leaf_cols()),
-            op_.head_dim,
+            heads_.head_dim,
             op_.splits,
             by_splits_,
             row.slot - by_splits_.quotient(row.slot) * op_.splits,
             leaves_for_tokens(row.position + 1)};
   }
   // The arithmetic above stays within 32 bits.
-  static __device__ bool in_range(const AttentionMerge& op) {
+  static __device__ bool in_range(const AttentionMerge& op, const ProgramShape& program) {
     constexpr uint64_t kLimit = uint64_t{1} << 32;
-    return uint64_t{op.q_heads} * op.kv_heads < kLimit && uint64_t{op.q_heads} * (op.head_dim + 2) < kLimit &&
-           (uint64_t{leaves_for_tokens(op.max_context)} + op.splits + kLargestSequences) * op.splits < kLimit;
+    const HeadShape& heads = program.heads;
+    return uint64_t{heads.q_heads} * heads.kv_heads < kLimit &&
+           uint64_t{heads.q_heads} * (heads.head_dim + 2) < kLimit &&
+           (uint64_t{leaves_for_tokens(program.limits.max_context)} + op.splits + kLargestSequences) *
+                   op.splits <
+               kLimit;
   }
 
  private:
   const AttentionMerge& op_;
+  const HeadShape& heads_;
   const float* partial_;
   PartialLayout layout_;
   Divider by_splits_;

@@ -22,11 +22,6 @@ struct AttentionMerge {
   uint32_t first_head;
   uint32_t num_heads;
   uint32_t splits;
-  uint32_t head_dim;
-  uint32_t q_heads;
-  uint32_t kv_heads;
-  uint32_t max_context;
-  uint32_t max_rows;
 
   static constexpr KernelSet kKernels = {.tile_order = false, .tiles = false};
 
@@ -40,54 +35,48 @@ struct AttentionMerge {
     v(&AttentionMerge::first_head, "first_head", "query heads");
     v(&AttentionMerge::num_heads, "num_heads", "query heads");
     v(&AttentionMerge::splits, "splits", "splits");
-    v(&AttentionMerge::head_dim, "head_dim", "channels");
-    v(&AttentionMerge::q_heads, "q_heads", "heads");
-    v(&AttentionMerge::kv_heads, "kv_heads", "heads");
-    v(&AttentionMerge::max_context, "max_context", "tokens");
-    v(&AttentionMerge::max_rows, "max_rows", "rows of a pass");
   }
 };
 
-constexpr PartialLayout partial_layout(const AttentionMerge& op) {
-  return {op.splits, op.q_heads / op.kv_heads, op.head_dim, whole_row_tiles(op.max_rows)};
-}
-
 inline void footprint(const AttentionMerge& op, const StateView* state, FootprintBuilder<AttentionMerge>& f) {
-  const PartialLayout layout = partial_layout(op);
+  const HeadShape& heads = f.shape().heads;
+  const StateLimits& limits = f.shape().limits;
+  const PartialLayout layout = partial_layout(op.splits, f.shape());
   const uint32_t head_end = op.first_head + op.num_heads;
   f.pass_rows<&AttentionMerge::rows>();
-  f.write_rows<&AttentionMerge::output>(RowSet::kActive, uint64_t{op.first_head} * op.head_dim,
-                                        uint64_t{head_end} * op.head_dim);
+  f.write_rows<&AttentionMerge::output>(RowSet::kActive, uint64_t{op.first_head} * heads.head_dim,
+                                        uint64_t{head_end} * heads.head_dim);
   if (state == nullptr) {
     const uint32_t first_group = op.first_head / layout.group_heads;
     const uint32_t last_group = (head_end - 1) / layout.group_heads;
     const uint64_t begin = layout.row(first_group, 0, 0), end = layout.row(last_group + 1, 0, 0);
     // One box if the pass fills its tiles of rows; otherwise one for each KV head and split.
-    const bool whole_tiles = op.max_rows == layout.rows;
+    const bool whole_tiles = limits.rows == layout.rows;
     const uint64_t step = whole_tiles ? end - begin : layout.rows;
-    const uint64_t rows = whole_tiles ? step : op.max_rows;
+    const uint64_t rows = whole_tiles ? step : limits.rows;
     for (uint64_t row = begin; row < end; row += step) {
-      f.read<&AttentionMerge::partial>({row, row + rows, 0, layout.cols(op.max_context)}, Part::kSeenLeaves,
-                                       layout.key());
+      f.read<&AttentionMerge::partial>({row, row + rows, 0, layout.cols(limits.max_context)},
+                                       Part::kSeenLeaves, op.splits);
     }
     return;
   }
-  for (uint32_t r = 0; r < op.max_rows; ++r) {
+  for (uint32_t r = 0; r < limits.rows; ++r) {
     const PassRow& row = state->rows[r];
     if (!row_is_active(row)) continue;
     for (uint32_t head = op.first_head; head < head_end; ++head) {
       for (uint32_t leaf = 0; leaf < leaves_for_tokens(row.position + 1); ++leaf) {
         const uint64_t at = layout.row(head / layout.group_heads, layout.split_of(row.slot, leaf), r);
         const uint64_t col = layout.col(leaf, head % layout.group_heads);
-        f.read<&AttentionMerge::partial>({at, at + 1, col, col + op.head_dim + PartialLayout::kExtra});
+        f.read<&AttentionMerge::partial>({at, at + 1, col, col + heads.head_dim + PartialLayout::kExtra});
       }
     }
   }
 }
 
 inline Cost cost(const AttentionMerge& op, const CostView& c) {
+  const HeadShape& heads = c.shape.heads;
   const uint64_t values = uint64_t{c.pass.rows} * op.num_heads * leaves_for_tokens(c.pass.context_tokens) *
-                          (op.head_dim + PartialLayout::kExtra);
+                          (heads.head_dim + PartialLayout::kExtra);
   return {.cached_bytes = values * c.element_bytes(op.partial), .operations = 2 * values};
 }
 
@@ -96,19 +85,17 @@ inline PageNeed pages(const AttentionMerge&) {
 }  // leaves go through registers
 
 inline void check(const AttentionMerge& op, OperandCheck& c) {
-  c.pass_rows(op.rows, op.max_rows);
-  c.require(op.head_dim == 64 || op.head_dim == 128, "head_dim", op.head_dim, "64 or 128");
-  c.dimension("kv_heads", op.kv_heads, 1);
-  c.dimension("q_heads", op.q_heads, 1);
+  const HeadShape& heads = c.shape().heads;
+  const StateLimits& limits = c.shape().limits;
+  c.pass_rows(op.rows);
+  c.heads();
   c.dimension("splits", op.splits, 1);
-  c.limit("max_context", op.max_context, &StateLimits::max_context);
   if (!c.ok()) return;
-  c.require(op.q_heads % op.kv_heads == 0, "q_heads", op.q_heads, "a multiple of kv_heads");
-  c.range("first_head", op.first_head, op.num_heads, op.q_heads);
-  const PartialLayout layout = partial_layout(op);
-  c.tensor("partial", op.partial, DType::kF32, TensorKind::kActivation, layout.rows_of_all(op.kv_heads),
-           layout.cols(op.max_context));
-  c.product_input("output", op.output, op.max_rows, uint64_t{op.q_heads} * op.head_dim);
+  c.range("first_head", op.first_head, op.num_heads, heads.q_heads);
+  const PartialLayout layout = partial_layout(op.splits, c.shape());
+  c.tensor("partial", op.partial, DType::kF32, TensorKind::kActivation, layout.rows_of_all(heads.kv_heads),
+           layout.cols(limits.max_context));
+  c.product_input("output", op.output, heads.q_cols());
 }
 
 }  // namespace serval

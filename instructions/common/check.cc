@@ -79,13 +79,12 @@ void OperandCheck::bound(const char* operand, uint32_t found, uint32_t limit) {
   if (found != limit) fail(fmt::format("{}: {}, the program has {}", operand, found, limit));
 }
 
-void OperandCheck::pass_rows(TensorId rows, uint32_t max_rows) {
-  bound("max_rows", max_rows, program_.limits.rows);
-  tensor("rows", rows, DType::kBytes, TensorKind::kState, max_rows, sizeof(PassRow));
+void OperandCheck::pass_rows(TensorId rows) {
+  tensor("rows", rows, DType::kBytes, TensorKind::kState, program_.limits.rows, sizeof(PassRow));
 }
 
-void OperandCheck::sequences(uint32_t max_sequences) {
-  bound("max_sequences", max_sequences, program_.limits.sequences);
+void OperandCheck::heads() {
+  if (program_.heads.none()) fail("heads: the program has none");
 }
 
 void OperandCheck::records(uint32_t record, uint32_t records) {
@@ -93,15 +92,13 @@ void OperandCheck::records(uint32_t record, uint32_t records) {
   range("record", record, 1, records);
 }
 
-void OperandCheck::slots(TensorId slots, uint32_t max_sequences) {
-  sequences(max_sequences);
-  tensor("slots", slots, DType::kBytes, TensorKind::kState, max_sequences, sizeof(SequenceSlot));
+void OperandCheck::slots(TensorId slots) {
+  tensor("slots", slots, DType::kBytes, TensorKind::kState, program_.limits.sequences, sizeof(SequenceSlot));
 }
 
-void OperandCheck::adjustments(TensorId adjustments, uint32_t max_context) {
-  limit("max_context", max_context, &StateLimits::max_context);
+void OperandCheck::adjustments(TensorId adjustments) {
   tensor("adjustments", adjustments, DType::kBytes, TensorKind::kState, program_.limits.sequences,
-         adjustment_bytes(max_context));
+         adjustment_bytes(program_.limits.max_context));
 }
 
 void OperandCheck::masks(TensorId masks) {
@@ -109,92 +106,71 @@ void OperandCheck::masks(TensorId masks) {
          mask_pitch(program_.limits.vocab));
 }
 
-void OperandCheck::block_table(TensorId block_table, uint32_t max_sequences, uint32_t max_context) {
-  sequences(max_sequences);
-  tensor("block_table", block_table, DType::kI32, TensorKind::kState, max_sequences,
-         blocks_for_tokens(max_context));
+void OperandCheck::block_table(TensorId block_table) {
+  tensor("block_table", block_table, DType::kI32, TensorKind::kState, program_.limits.sequences,
+         blocks_for_tokens(program_.limits.max_context));
 }
 
-void OperandCheck::activation(const char* operand, TensorId id, DType dtype, uint32_t max_rows,
-                              uint64_t cols) {
-  tensor(operand, id, activation_of(dtype, max_rows, cols, Image::kRowMajor));
+void OperandCheck::kv_cache(const char* operand, TensorId id) {
+  tensor(operand, id, DType::kBF16, TensorKind::kKvCache, program_.heads.kv_cols(),
+         uint64_t{program_.limits.kv_blocks} * kKvBlockTokens);
 }
 
-void OperandCheck::product_input(const char* operand, TensorId id, uint32_t max_rows, uint64_t cols,
-                                 Image image) {
+void OperandCheck::activation(const char* operand, TensorId id, DType dtype, uint64_t cols) {
+  tensor(operand, id, activation_of(dtype, program_.limits.rows, cols, Image::kRowMajor));
+}
+
+void OperandCheck::product_input(const char* operand, TensorId id, uint64_t cols) {
   // fp16 if the weights are e4m3.
-  tensor(operand, id, activation_of(dtype_or(id, DType::kF16, DType::kBF16), max_rows, cols, image));
+  tensor(operand, id,
+         activation_of(dtype_or(id, DType::kF16, DType::kBF16), program_.limits.rows, cols,
+                       product_image(program_.order)));
 }
 
-void OperandCheck::product_input(const char* operand, TensorId id, uint32_t max_rows, uint64_t cols) {
-  const Image image = image_of_tensor(id);
-  product_input(operand, id, max_rows, cols, image == Image::kSlabs ? image : Image::kActivation);
-}
-
-void OperandCheck::weighted_rows(TensorId weighted, TensorId squares, uint32_t max_rows, uint64_t hidden,
-                                 uint32_t square_cols) {
-  this->squares(squares, max_rows, hidden, square_cols);
+void OperandCheck::weighted_rows(TensorId weighted, TensorId squares, uint64_t hidden) {
+  this->squares(squares, hidden);
   if (!ok()) return;
-  product_input("weighted", weighted, max_rows, hidden, product_image(square_cols));
+  product_input("weighted", weighted, hidden);
 }
 
-void OperandCheck::squares(TensorId squares, uint32_t max_rows, uint64_t hidden, uint32_t square_cols) {
-  square_cols_or_tile_order(square_cols);
-  if (!ok()) return;
-  const uint32_t cols = square_cols == kSquareColsOfMatvec ? square_cols : kSquareColsOfTiles;
-  require(hidden % cols == 0, "square_cols", square_cols, "a divisor of the residual's columns");
-  activation("squares", squares, DType::kF32, max_rows, hidden / columns_of_squares(square_cols));
-}
-
-void OperandCheck::square_cols(uint32_t square_cols) {
-  require(square_cols == kSquareColsOfMatvec || square_cols == kSquareColsOfTiles, "square_cols", square_cols,
-          "8 or 64");
-}
-
-void OperandCheck::square_cols_or_tile_order(uint32_t square_cols) {
-  if (square_cols != kSquareColsInTileOrder) return this->square_cols(square_cols);
-  require(program_.limits.rows == 1, "square_cols", square_cols, "8 or 64 in passes of several rows");
+void OperandCheck::squares(TensorId squares, uint64_t hidden) {
+  require(hidden % normalised_square_cols(program_.order) == 0, "squares", hidden,
+          "residual columns in whole sums of squares");
+  activation("squares", squares, DType::kF32, hidden / square_cols(program_.order));
 }
 
 void OperandCheck::rows_of_logits(uint32_t first_row, uint32_t num_rows) {
-  range("first_row", first_row, num_rows, serval::logit_rows(program_.limits));
+  range("first_row", first_row, num_rows, logit_rows(program_.limits));
 }
 
 void OperandCheck::logits(const char* operand, TensorId id, uint64_t cols) {
-  tensor(operand, id, DType::kF32, TensorKind::kActivation, serval::logit_rows(program_.limits), cols);
+  tensor(operand, id, DType::kF32, TensorKind::kActivation, logit_rows(program_.limits), cols);
 }
 
 void OperandCheck::records_of_logits(uint32_t record, uint32_t records) {
-  require(records > 0 && records <= serval::logit_rows(program_.limits), "records", records,
+  require(records > 0 && records <= logit_rows(program_.limits), "records", records,
           "1 to the rows that may want logits");
   range("record", record, 1, records);
 }
 
 void OperandCheck::top_tokens(const char* operand, TensorId id) {
-  tensor(operand, id, DType::kBytes, TensorKind::kState, serval::logit_rows(program_.limits),
-         sizeof(TopTokens));
+  tensor(operand, id, DType::kBytes, TensorKind::kState, logit_rows(program_.limits), sizeof(TopTokens));
 }
 
-void OperandCheck::logit_rows(uint32_t rows) {
-  bound("logit_rows", rows, serval::logit_rows(program_.limits));
+void OperandCheck::rows_of_pass(uint32_t first_row, uint32_t num_rows) {
+  range("first_row", first_row, num_rows, program_.limits.rows);
 }
 
-void OperandCheck::rows_of_pass(uint32_t first_row, uint32_t num_rows, uint32_t max_rows) {
-  range("first_row", first_row, num_rows, max_rows);
-}
-
-void OperandCheck::square_units(uint32_t first_unit, uint32_t num_units, uint32_t square_cols) {
-  square_cols_or_tile_order(square_cols);
-  if (!ok()) return;
-  const uint32_t units = columns_of_squares(square_cols) / kUnitRows;
+void OperandCheck::square_units(uint32_t first_unit, uint32_t num_units) {
+  const uint32_t units = square_cols(program_.order) / kUnitRows;
   require(first_unit % units == 0, "first_unit", first_unit, "a multiple of square_cols / 8");
   require(num_units % units == 0, "num_units", num_units, "a multiple of square_cols / 8");
 }
 
-void OperandCheck::column_parts(uint32_t parts, uint32_t cols, uint32_t square_cols) {
+void OperandCheck::column_parts(uint32_t parts, uint32_t cols) {
   require(parts >= 1 && parts <= kMaxColumnParts, "parts", parts, "1 to 4");
   require(parts <= page_image::panels(cols), "parts", parts, "no more than panels of 1024 columns");
-  require(parts == 1 || square_cols != kSquareColsOfMatvec, "parts", parts, "1 if square_cols is 8");
+  require(parts == 1 || adds_as_tiles(program_.order), "parts", parts, "1 in the order of vectors");
 }
 
 void OperandCheck::panels(const char* operand, uint32_t first, uint32_t count, uint32_t cols) {
@@ -222,10 +198,9 @@ void OperandCheck::limit(const char* operand, uint64_t value, uint32_t StateLimi
   fail(fmt::format("{}: {}, the program's limit is {}", operand, value, program_.limits.*limit));
 }
 
-void OperandCheck::peers(const char* operand, PeerTensors tensors, DType dtype, uint32_t max_rows,
-                         uint64_t cols, Image image) {
+void OperandCheck::peers(const char* operand, PeerTensors tensors, DType dtype, uint64_t cols, Image image) {
   for (uint32_t device = 0; device < program_.num_devices && ok(); ++device) {
-    tensor(operand, tensors.on(device), activation_of(dtype, max_rows, cols, image));
+    tensor(operand, tensors.on(device), activation_of(dtype, program_.limits.rows, cols, image));
     on_rank(operand, tensors.on(device), device);
     if (ok() && program_.tensors[tensors.on(device).index].name != program_.tensors[tensors.first].name)
       fail(fmt::format("{}: tensor {}, expected the same name on all devices", operand, tensors.first));
@@ -274,10 +249,6 @@ void OperandCheck::vocabulary_rows(const char* operand, TensorId id, uint32_t vo
       vocabulary_share(vocab, program_.tensors[id.index].device, program_.num_devices);
   require(first == share.first && end <= share.first + share.count, "weights_unit", first_unit,
           "the first unit of the rank's share, which must contain the instance's units");
-}
-
-Image OperandCheck::image_of_tensor(TensorId id) const {
-  return id.index < program_.tensors.size() ? program_.tensors[id.index].image : Image::kRowMajor;
 }
 
 uint64_t OperandCheck::tensor_rows(TensorId id) const {

@@ -11,15 +11,16 @@
 
 namespace serval {
 
-// Image of a product's input. Vector programs and tile programs use different images.
-constexpr Image product_image(uint32_t square_cols) {
-  return square_cols == kSquareColsOfMatvec ? Image::kActivation : Image::kSlabs;
+// Image of a product's input. Each arithmetic class has its own.
+constexpr Image product_image(Order order) {
+  return adds_as_tiles(order) ? Image::kSlabs : Image::kActivation;
 }
 
 // Collects the first error. Its message names the operand, what was found and what was expected.
 class OperandCheck {
  public:
   explicit OperandCheck(const Program& program) : program_(program) {}
+  const ProgramShape& shape() const { return program_; }
   const std::string& error() const { return error_; }
   bool ok() const { return error_.empty(); }
 
@@ -34,32 +35,30 @@ class OperandCheck {
   void dimension(const char* operand, uint64_t value, uint64_t multiple);
   // A dimension that is also a limit of the program's state.
   void limit(const char* operand, uint64_t value, uint32_t StateLimits::*limit);
-  // max_rows must be the program's number of rows, and the table of rows that long.
-  void pass_rows(TensorId rows, uint32_t max_rows);
-  // max_sequences must be the program's number of sequences, and the tables of slots and of KV blocks that
-  // long.
-  void slots(TensorId slots, uint32_t max_sequences);
+  // The table of the pass's rows.
+  void pass_rows(TensorId rows);
+  // The program must have attention.
+  void heads();
+  // The tables of slots and of KV blocks, one entry for each sequence.
+  void slots(TensorId slots);
   // The table of logit adjustments (vm/state/adjustments.h), one entry for each slot.
-  void adjustments(TensorId adjustments, uint32_t max_context);
+  void adjustments(TensorId adjustments);
   // The table of token masks (vm/state/masks.h), likewise.
   void masks(TensorId masks);
-  void block_table(TensorId block_table, uint32_t max_sequences, uint32_t max_context);
-  void sequences(uint32_t max_sequences);
+  void block_table(TensorId block_table);
+  // A cache of keys or values.
+  void kv_cache(const char* operand, TensorId id);
   // One of the records that share planned work; there is one for each of the machine's SMs.
   void records(uint32_t record, uint32_t records);
   // A tensor of the pass's activations: [max_rows, cols].
-  void activation(const char* operand, TensorId id, DType dtype, uint32_t max_rows, uint64_t cols);
-  // An activation of bf16 or fp16 that is a product's input, with the image of programs of vectors or of
-  // tiles.
-  void product_input(const char* operand, TensorId id, uint32_t max_rows, uint64_t cols);
-  // … with this image.
-  void product_input(const char* operand, TensorId id, uint32_t max_rows, uint64_t cols, Image image);
+  void activation(const char* operand, TensorId id, DType dtype, uint64_t cols);
+  // An activation of bf16 or fp16 that is a product's input, with the image of the program's order.
+  void product_input(const char* operand, TensorId id, uint64_t cols);
   // The normalised rows of `residual.h`: weighted [max_rows, hidden] of bf16 or fp16 and squares [max_rows,
   // hidden / square_cols] f32.
-  void weighted_rows(TensorId weighted, TensorId squares, uint32_t max_rows, uint64_t hidden,
-                     uint32_t square_cols);
+  void weighted_rows(TensorId weighted, TensorId squares, uint64_t hidden);
   // The squares alone.
-  void squares(TensorId squares, uint32_t max_rows, uint64_t hidden, uint32_t square_cols);
+  void squares(TensorId squares, uint64_t hidden);
   // An instance's rows among those that may want logits, and a tensor with a row for each of these.
   void rows_of_logits(uint32_t first_row, uint32_t num_rows);
   void logits(const char* operand, TensorId id, uint64_t cols);
@@ -67,18 +66,12 @@ class OperandCheck {
   void records_of_logits(uint32_t record, uint32_t records);
   // The list of likeliest tokens of each of these rows.
   void top_tokens(const char* operand, TensorId id);
-  // The number of rows that may want logits must be the program's.
-  void logit_rows(uint32_t rows);
   // An instance's rows of the pass.
-  void rows_of_pass(uint32_t first_row, uint32_t num_rows, uint32_t max_rows);
-  // Number of columns in a sum of squares, which depends on the arithmetic class: 8 or 64.
-  void square_cols(uint32_t square_cols);
-  // Also for instructions that may be in tile order, in passes of one row.
-  void square_cols_or_tile_order(uint32_t square_cols);
+  void rows_of_pass(uint32_t first_row, uint32_t num_rows);
   // An instance's units, which must be whole groups of columns with one sum of squares.
-  void square_units(uint32_t first_unit, uint32_t num_units, uint32_t square_cols);
+  void square_units(uint32_t first_unit, uint32_t num_units);
   // Number of K splits of a sum over `cols` columns: more than 1 only in the arithmetic class of tiles.
-  void column_parts(uint32_t parts, uint32_t cols, uint32_t square_cols);
+  void column_parts(uint32_t parts, uint32_t cols);
   // Columns [first, first + count) of `cols`: whole panels of the page image, except for the last.
   void panels(const char* operand, uint32_t first, uint32_t count, uint32_t cols);
   // A finite number that is not negative.
@@ -86,7 +79,7 @@ class OperandCheck {
   // … and not zero.
   void positive(const char* operand, float value);
   // A tensor of the pass's activations, [max_rows, cols], on each device: neighbours in the table.
-  void peers(const char* operand, PeerTensors tensors, DType dtype, uint32_t max_rows, uint64_t cols,
+  void peers(const char* operand, PeerTensors tensors, DType dtype, uint64_t cols,
              Image image = Image::kRowMajor);
   // The number of ranks must be the program's number of devices.
   void rank(uint32_t rank, uint32_t ranks);
@@ -107,7 +100,6 @@ class OperandCheck {
   void bound(const char* operand, uint32_t found, uint32_t limit);
   void tensor(const char* operand, TensorId id, const Tensor& expected);
   uint32_t device_of(TensorId id) const;
-  Image image_of_tensor(TensorId id) const;
   // `wanted` if the tensor has that type.
   DType dtype_or(TensorId id, DType wanted, DType otherwise) const;
   const Program& program_;

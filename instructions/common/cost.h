@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "vm/program_shape.h"
 #include "vm/stored_bytes.h"
 
 namespace serval {
@@ -15,9 +16,10 @@ struct CostContext {
   uint32_t context_tokens = 128;  // tokens in the cache of each row
 };
 
-// Inputs of the cost: the pass, and the program's tensors as they are stored.
+// Inputs of the cost: the pass, the program's shape, and its tensors as they are stored.
 struct CostView {
   CostContext pass;
+  const ProgramShape& shape;
   std::span<const Tensor> tensors;
 
   uint64_t bytes(TensorId tensor, const Box& box) const { return stored_bytes(tensors[tensor.index], box); }

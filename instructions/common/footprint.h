@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "vm/layout/kv_cache.h"
+#include "vm/program_shape.h"
 #include "vm/reflect.h"
 #include "vm/region.h"
 #include "vm/state/view.h"
@@ -31,11 +32,11 @@ struct RowRange {
   uint32_t begin, end;
 };
 template <class Op>
-constexpr RowRange row_range(const Op& op) {
+constexpr RowRange row_range(const Op& op, const ProgramShape& shape) {
   if constexpr (requires { op.num_rows; })
     return {op.first_row, op.first_row + op.num_rows};
   else
-    return {0, op.max_rows};
+    return {0, shape.limits.rows};
 }
 
 // Calls fn(begin, end) for each run of neighbouring rows of the set in the range; without a state, for the
@@ -57,13 +58,13 @@ void for_row_runs(const StateView* state, RowRange range, RowSet set, Fn&& fn) {
 
 // Builds a footprint, with both bounds of each access (vm/region.h). `write` and `read_write` promise that
 // the part is written in every state; `may_write` and `may_read_write` are for boxes that are written only in
-// some states. Parts apply only without a state: with a state, boxes are exact. `Op` needs an operand
-// `max_rows`: the rows of a pass for which its activations have room.
+// some states. Parts apply only without a state: with a state, boxes are exact.
 template <class Op>
 class FootprintBuilder {
  public:
-  FootprintBuilder(const Op& op, const StateView* state, Footprint& out)
-      : op_(op), state_(state), out_(out) {}
+  FootprintBuilder(const Op& op, const ProgramShape& shape, const StateView* state, Footprint& out)
+      : op_(op), shape_(shape), state_(state), out_(out) {}
+  const ProgramShape& shape() const { return shape_; }
 
   template <auto Member>
   void read(Box box, Part part = Part::kWhole, uint32_t layout = 0) {
@@ -112,7 +113,7 @@ class FootprintBuilder {
   // Columns of the instance's rows of the PeerTensors on `device`.
   template <auto Member>
   void push_rows(uint32_t device, RowSet rows, uint64_t col_begin, uint64_t col_end) {
-    for_row_runs(state_, row_range(op_), rows, [&](uint64_t begin, uint64_t end) {
+    for_row_runs(state_, row_range(op_, shape_), rows, [&](uint64_t begin, uint64_t end) {
       add_to<Member>((op_.*Member).on(device), {begin, end, col_begin, col_end}, Access::kWrite, true,
                      part_of(rows));
     });
@@ -120,13 +121,13 @@ class FootprintBuilder {
   // The table of rows, which every instruction reads.
   template <auto Member>
   void pass_rows() {
-    read<Member>({0, op_.max_rows, 0, sizeof(PassRow)});
+    read<Member>({0, shape_.limits.rows, 0, sizeof(PassRow)});
   }
 
  private:
   template <auto Member>
   void add_rows(RowSet rows, Access access, uint64_t col_begin, uint64_t col_end) {
-    add_rows<Member>(row_range(op_), rows, access, col_begin, col_end);
+    add_rows<Member>(row_range(op_, shape_), rows, access, col_begin, col_end);
   }
   template <auto Member>
   void add_rows(RowRange range, RowSet rows, Access access, uint64_t col_begin, uint64_t col_end) {
@@ -148,6 +149,7 @@ class FootprintBuilder {
   }
 
   const Op& op_;
+  const ProgramShape& shape_;
   const StateView* state_;
   Footprint& out_;
 };

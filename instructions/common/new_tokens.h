@@ -14,10 +14,11 @@ namespace serval {
 template <auto Member, class Op>
 void write_new_tokens(const Op& op, const StateView* state, FootprintBuilder<Op>& f, uint64_t begin,
                       uint64_t end) {
-  const RowRange rows = row_range(op);
+  const RowRange rows = row_range(op, f.shape());
   if (state == nullptr) {
-    const uint64_t tokens = uint64_t{op.kv_blocks} * kKvBlockTokens;
-    f.template write<Member>({begin, end, tokens * rows.begin / op.max_rows, tokens * rows.end / op.max_rows},
+    const StateLimits& limits = f.shape().limits;
+    const uint64_t tokens = uint64_t{limits.kv_blocks} * kKvBlockTokens;
+    f.template write<Member>({begin, end, tokens * rows.begin / limits.rows, tokens * rows.end / limits.rows},
                              Part::kNewTokens);
     return;
   }

@@ -7,6 +7,7 @@
 #include "vm/device/isa.h"
 #include "vm/device/launch.h"
 #include "vm/instruction.h"
+#include "vm/program_shape.h"
 #include "vm/ptx/memory.cuh"
 #include "vm/state/rows.h"
 
@@ -25,8 +26,8 @@ __device__ __forceinline__ bool units_in_range(uint32_t first, uint32_t count, u
   return count > 0 && count <= most && first < all && count <= all - first;
 }
 template <class Op>
-__device__ __forceinline__ bool rows_in_range(const Op& op) {
-  return op.first_row < op.max_rows && op.num_rows <= op.max_rows - op.first_row;
+__device__ __forceinline__ bool rows_in_range(const Op& op, const ProgramShape& program) {
+  return op.first_row < program.limits.rows && op.num_rows <= program.limits.rows - op.first_row;
 }
 
 // True if the row is active and, with logits_only, wants logits.

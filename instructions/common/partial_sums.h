@@ -24,7 +24,7 @@ void push_partial_sums(const Op& op, const HostMemory& m, const std::vector<Sele
     for (size_t r = 0; r < rows.size(); ++r) {
       const float* from = sums.data() + r * cols + (part.first_col - first);
       const size_t at = size_t{rows[r].index} * op.out_cols + part.partial_col;
-      if (partial_sum_type(op.square_cols) == DType::kF32)
+      if (partial_sum_type(m.shape().order) == DType::kF32)
         std::copy(from, from + part.cols, m.data<float>(to) + at);
       else
         std::transform(from, from + part.cols, m.data<uint16_t>(to) + at, float_to_bf16);
@@ -33,9 +33,9 @@ void push_partial_sums(const Op& op, const HostMemory& m, const std::vector<Sele
 }
 
 // Appends elements [at, at + count) of `from` to `sums`.
-inline void append_partial_sums(const HostMemory& m, TensorId from, uint32_t square_cols, size_t at,
-                                size_t count, std::vector<float>& sums) {
-  if (partial_sum_type(square_cols) == DType::kF32) {
+inline void append_partial_sums(const HostMemory& m, TensorId from, size_t at, size_t count,
+                                std::vector<float>& sums) {
+  if (partial_sum_type(m.shape().order) == DType::kF32) {
     const float* begin = m.data<const float>(from) + at;
     sums.insert(sums.end(), begin, begin + count);
     return;

@@ -22,7 +22,7 @@ template <class Op>
 void select_rows(const Op& op, const HostMemory& m, RowSet wanted, std::vector<SelectedRow>& out) {
   const PassRow* table = m.data<const PassRow>(op.rows);
   out.clear();
-  const RowRange range = row_range(op);
+  const RowRange range = row_range(op, m.shape());
   for (uint32_t r = range.begin; r < range.end; ++r) {
     if (contains(wanted, table[r])) out.push_back({r, table[r]});
   }
@@ -32,7 +32,7 @@ void select_rows(const Op& op, const HostMemory& m, RowSet wanted, std::vector<S
 template <class Op>
 void blocks_of_rows(const Op& op, const HostMemory& m, const std::vector<SelectedRow>& rows,
                     std::vector<int32_t>& out) {
-  const uint32_t blocks_per_sequence = blocks_for_tokens(op.max_context);
+  const uint32_t blocks_per_sequence = blocks_for_tokens(m.shape().limits.max_context);
   out.clear();
   for (const SelectedRow& r : rows) {
     const int32_t* table = m.data<const int32_t>(op.block_table) + size_t{r.row.slot} * blocks_per_sequence;
@@ -54,9 +54,9 @@ inline void load_rows(const HostMemory& m, TensorId tensor, const std::vector<Se
 
 // RMS scale of a weighted row: products' sums are multiplied by it.
 template <class Op>
-float scale_of_row(const Op& op, const float* squares) {
-  if (op.square_cols != kSquareColsInTileOrder)
-    return rms_scale(squares, op.hidden, op.square_cols, op.epsilon);
+float scale_of_row(const Op& op, Order order, const float* squares) {
+  if (square_cols(order) == normalised_square_cols(order))
+    return rms_scale(squares, op.hidden, square_cols(order), op.epsilon);
   const std::vector<float> sums = squares_of_gemm(squares, op.hidden);
   return rms_scale(sums.data(), op.hidden, kSquareColsOfTiles, op.epsilon);
 }
@@ -65,11 +65,12 @@ float scale_of_row(const Op& op, const float* squares) {
 template <class Op>
 void load_scales(const HostMemory& m, const Op& op, const std::vector<SelectedRow>& rows,
                  std::vector<float>& scales) {
+  const Order order = m.shape().order;
   scales.clear();
   for (const SelectedRow& r : rows) {
     const float* squares =
-        m.data<const float>(op.squares) + size_t{r.index} * (op.hidden / columns_of_squares(op.square_cols));
-    scales.push_back(scale_of_row(op, squares));
+        m.data<const float>(op.squares) + size_t{r.index} * (op.hidden / square_cols(order));
+    scales.push_back(scale_of_row(op, order, squares));
   }
 }
 
@@ -93,10 +94,10 @@ template <class Op>
 void store_residual(const Op& op, const HostMemory& m, size_t row, size_t cols, size_t first,
                     const float* values, size_t count) {
   std::copy(values, values + count, m.data<float>(op.residual) + row * cols + first);
-  const uint32_t square_cols = columns_of_squares(op.square_cols);
-  apply_norm(values, m.data<const uint16_t>(op.norm) + first, count, square_cols,
+  const uint32_t of_square = square_cols(m.shape().order);
+  apply_norm(values, m.data<const uint16_t>(op.norm) + first, count, of_square,
              m.data<uint16_t>(op.weighted) + row * cols + first,
-             m.data<float>(op.squares) + (row * cols + first) / square_cols, m.dtype(op.weighted));
+             m.data<float>(op.squares) + (row * cols + first) / of_square, m.dtype(op.weighted));
 }
 
 }  // namespace serval

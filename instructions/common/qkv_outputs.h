@@ -21,18 +21,17 @@ struct QkvOutputs {
 };
 
 // Output channel in the head, which is also the weight row, of output i of a unit.
-template <class Op>
-constexpr uint32_t channel_of(const Op& op, const QkvUnit& u, uint32_t i) {
+constexpr uint32_t channel_of(const HeadShape& heads, const QkvUnit& u, uint32_t i) {
   constexpr uint32_t kPairs = kUnitRows / 2;
   if (u.part == QkvPart::kV) return u.index * kUnitRows + i;
-  return u.index * kPairs + i % kPairs + (i < kPairs ? 0 : op.head_dim / 2);
+  return u.index * kPairs + i % kPairs + (i < kPairs ? 0 : heads.head_dim / 2);
 }
 
 // Calls fn(unit, row, outputs) for each of the instance's units and each row, unit by unit.
 template <class Op, class Fn>
-void for_outputs(const Op& op, QkvOutputs& l, Fn&& fn) {
+void for_outputs(const Op& op, const HeadShape& heads, QkvOutputs& l, Fn&& fn) {
   for (uint32_t n = 0; n < op.num_units; ++n) {
-    const QkvUnit u = qkv_unit(op, op.first_unit + n);
+    const QkvUnit u = qkv_unit(heads, op.first_unit + n);
     for (size_t r = 0; r < l.rows.size(); ++r) fn(u, r, l.y.data() + (r * op.num_units + n) * kUnitRows);
   }
 }
@@ -40,21 +39,23 @@ void for_outputs(const Op& op, QkvOutputs& l, Fn&& fn) {
 template <class Op>
 void add_biases(const Op& op, const HostMemory& m, QkvOutputs& l) {
   if (!has_biases(op)) return;
-  for_outputs(op, l, [&](const QkvUnit& u, size_t, float* out) {
+  const HeadShape& heads = m.shape().heads;
+  for_outputs(op, heads, l, [&](const QkvUnit& u, size_t, float* out) {
     const TensorId biases = u.part == QkvPart::kQ ? op.q_bias : u.part == QkvPart::kK ? op.k_bias : op.v_bias;
-    const uint16_t* head = m.data<const uint16_t>(biases) + size_t{u.head} * op.head_dim;
-    for (uint32_t i = 0; i < kUnitRows; ++i) out[i] += bf16_to_float(head[channel_of(op, u, i)]);
+    const uint16_t* head = m.data<const uint16_t>(biases) + size_t{u.head} * heads.head_dim;
+    for (uint32_t i = 0; i < kUnitRows; ++i) out[i] += bf16_to_float(head[channel_of(heads, u, i)]);
   });
 }
 
 // Rotates the pairs (i, i + 4) of the outputs of Q and K by the angles of the rows' positions.
 template <class Op>
 void rotate_pairs(const Op& op, const HostMemory& m, QkvOutputs& l) {
+  const HeadShape& heads = m.shape().heads;
   constexpr uint32_t kPairs = kUnitRows / 2;
-  for_outputs(op, l, [&](const QkvUnit& u, size_t r, float* out) {
+  for_outputs(op, heads, l, [&](const QkvUnit& u, size_t r, float* out) {
     if (u.part == QkvPart::kV) return;
-    const float* cosines = m.data<const float>(op.rope) + size_t{l.rows[r].row.position} * op.head_dim;
-    const float* sines = cosines + op.head_dim / 2;
+    const float* cosines = m.data<const float>(op.rope) + size_t{l.rows[r].row.position} * heads.head_dim;
+    const float* sines = cosines + heads.head_dim / 2;
     for (uint32_t i = 0; i < kPairs; ++i) {
       const float c = cosines[u.index * kPairs + i], s = sines[u.index * kPairs + i];
       const float a = out[i], b = out[i + kPairs];
@@ -74,14 +75,16 @@ void finish_outputs(const Op& op, const HostMemory& m, QkvOutputs& l) {
 
 template <class Op>
 void store_outputs(const Op& op, const HostMemory& m, QkvOutputs& l) {
-  for_outputs(op, l, [&](const QkvUnit& u, size_t r, const float* from) {
+  const HeadShape& heads = m.shape().heads;
+  for_outputs(op, heads, l, [&](const QkvUnit& u, size_t r, const float* from) {
     const uint32_t token = l.rows[r].row.position % kKvBlockTokens;
     uint16_t* to =
         u.part == QkvPart::kQ
-            ? m.data<uint16_t>(op.q) + (size_t{l.rows[r].index} * op.q_heads + u.head) * op.head_dim
+            ? m.data<uint16_t>(op.q) + (size_t{l.rows[r].index} * heads.q_heads + u.head) * heads.head_dim
             : m.data<uint16_t>(u.part == QkvPart::kK ? op.k_cache : op.v_cache) +
-                  kv_offset(static_cast<uint64_t>(l.blocks[r]), u.head, token, op.kv_heads, op.head_dim);
-    for (uint32_t i = 0; i < kUnitRows; ++i) to[channel_of(op, u, i)] = float_to_bf16(from[i]);
+                  kv_offset(static_cast<uint64_t>(l.blocks[r]), u.head, token, heads.kv_heads,
+                            heads.head_dim);
+    for (uint32_t i = 0; i < kUnitRows; ++i) to[channel_of(heads, u, i)] = float_to_bf16(from[i]);
   });
 }
 
@@ -89,15 +92,16 @@ void store_outputs(const Op& op, const HostMemory& m, QkvOutputs& l) {
 template <class Op>
 void multiply_units(const Op& op, const HostMemory& m, const std::vector<float>& x, uint32_t begin,
                     uint32_t count, QkvOutputs& l) {
+  const HeadShape& heads = m.shape().heads;
   l.y.resize(l.rows.size() * op.num_units * kUnitRows);
   const size_t row_stride = size_t{op.num_units} * kUnitRows;
   for (uint32_t n = 0; n < op.num_units; ++n) {
-    const QkvUnit u = qkv_unit(op, op.first_unit + n);
+    const QkvUnit u = qkv_unit(heads, op.first_unit + n);
     const TensorId weights = u.part == QkvPart::kQ ? op.wq : u.part == QkvPart::kK ? op.wk : op.wv;
-    const size_t head = size_t{u.head} * op.head_dim;
+    const size_t head = size_t{u.head} * heads.head_dim;
     // In Q and K, each half of a unit has neighbouring channels.
     for (uint32_t i = 0; i < kUnitRows; i += kUnitRows / 2) {
-      multiply_weights(m, {weights, head + channel_of(op, u, i), kUnitRows / 2, op.hidden, begin, count},
+      multiply_weights(m, {weights, head + channel_of(heads, u, i), kUnitRows / 2, op.hidden, begin, count},
                        x.data(), l.rows.size(), l.y.data() + size_t{n} * kUnitRows + i, row_stride);
     }
   }

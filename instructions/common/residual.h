@@ -14,21 +14,22 @@
 
 #include "vm/dtype.h"
 #include "vm/layout/units.h"
+#include "vm/program_shape.h"
 
 namespace serval {
 
 // Values in a sum of squares, in the two arithmetic classes.
 inline constexpr uint32_t kSquareColsOfMatvec = kUnitRows;
 inline constexpr uint32_t kSquareColsOfTiles = 64;
-// Value of the operand square_cols in programs of vectors in tile order: sums of squares of 8 values, which
-// readers first add up to sums of 64.
-inline constexpr uint32_t kSquareColsInTileOrder = kSquareColsOfMatvec + kSquareColsOfTiles;
-inline constexpr const char* kSquareColsMeaning =
-    "columns whose squares are added up together: 8 or 64; 72: 8, which readers add up to 64 (tile order)";
 
-// Values in a stored sum of squares, where the operand is square_cols.
-constexpr uint32_t columns_of_squares(uint32_t square_cols) {
-  return square_cols == kSquareColsInTileOrder ? kSquareColsOfMatvec : square_cols;
+// Values in a stored sum of squares.
+constexpr uint32_t square_cols(Order order) {
+  return order == Order::kTile ? kSquareColsOfTiles : kSquareColsOfMatvec;
+}
+// Values in the sums from which a row's scale is computed. In programs of vectors in tile order, readers
+// first add up stored sums of 8 to sums of 64.
+constexpr uint32_t normalised_square_cols(Order order) {
+  return adds_as_tiles(order) ? kSquareColsOfTiles : kSquareColsOfMatvec;
 }
 
 // weighted[i] = x[i] × norm[i], rounded to `dtype`, kBF16 or kF16; squares[g] = sum of squares of the g-th

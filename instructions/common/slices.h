@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "instructions/common/residual.h"
 #include "vm/layout/units.h"
+#include "vm/program_shape.h"
 #include "vm/tensor.h"
 
 namespace serval {
@@ -26,9 +26,9 @@ constexpr Slices slices_of(const Op& op) {
   return {op.out_cols, op.ranks, op.rank};
 }
 
-// Type of the partial sums in a program with this square_cols.
-constexpr DType partial_sum_type(uint32_t square_cols) {
-  return square_cols == kSquareColsOfTiles ? DType::kBF16 : DType::kF32;
+// Type of the partial sums in a program of this order.
+constexpr DType partial_sum_type(Order order) {
+  return order == Order::kTile ? DType::kBF16 : DType::kF32;
 }
 
 // Share of bytes, which are spread evenly over all slices, that goes to other ranks.

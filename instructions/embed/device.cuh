@@ -12,7 +12,7 @@ template <>
 struct DeviceOp<Embed> : GroupOp {
   static constexpr bool kStartsBeforeGate = true;  // to compute addresses and load the norm
 
-  static __device__ bool in_range(const Embed& op) {
+  static __device__ bool in_range(const Embed& op, const ProgramShape&) {
     const uint32_t units = op.hidden / kUnitRows;
     return op.first_unit < units && op.num_units <= units - op.first_unit;
   }
@@ -31,7 +31,7 @@ struct DeviceOp<Embed> : GroupOp {
   static __device__ __forceinline__ void run_columns(const Embed& op, const Group& group) {
     const residual::Place to{
         group.tensor<&Embed::residual, float>(), group.tensor<&Embed::weighted, std::byte>(),
-        group.tensor<&Embed::squares, float>(), op.hidden, Config::kTileOrder ? op.max_rows : 0};
+        group.tensor<&Embed::squares, float>(), op.hidden, Config::kTileOrder ? group.shape.limits.rows : 0};
     const auto* norms = group.tensor<&Embed::norm, const uint16_t>();
     const uint32_t unit_lanes = ((1u << kUnitRows) - 1) << (group.lane & ~(kUnitRows - 1));
     const uint32_t end = (op.first_unit + op.num_units) * kUnitRows;
@@ -94,9 +94,10 @@ struct DeviceOp<Embed> : GroupOp {
     std::byte* weighted = group.tensor<&Embed::weighted, std::byte>();
     const uint32_t pair =
         pack_for<Config>(weighted, value.x * ptx::bf16_low(norm), value.y * ptx::bf16_high(norm));
-    ptx::store_relaxed(reinterpret_cast<uint32_t*>(without_type(weighted) +
-                                                   slab_image::offset(op.max_rows, op.hidden, row, col)),
-                       pair);
+    ptx::store_relaxed(
+        reinterpret_cast<uint32_t*>(without_type(weighted) +
+                                    slab_image::offset(group.shape.limits.rows, op.hidden, row, col)),
+        pair);
     if (group.lane == 0)
       ptx::store_relaxed(group.tensor<&Embed::squares, float>() +
                              size_t{row} * (op.hidden / kSquareColsOfTiles) + col / kSquareColsOfTiles,

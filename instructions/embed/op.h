@@ -24,10 +24,8 @@ struct Embed {
   uint32_t num_units;
   uint32_t hidden;
   uint32_t vocab;
-  uint32_t max_rows;
   uint32_t first_row = 0;
   uint32_t num_rows;
-  uint32_t square_cols = kSquareColsOfMatvec;
 
   static constexpr std::array kWindows = {&Embed::first_unit, &Embed::num_units, &Embed::first_row,
                                           &Embed::num_rows};
@@ -44,10 +42,8 @@ struct Embed {
     v(&Embed::num_units, "num_units", "units of 8 columns");
     v(&Embed::hidden, "hidden", "columns");
     v(&Embed::vocab, "vocab", "tokens");
-    v(&Embed::max_rows, "max_rows", "rows of a pass");
     v(&Embed::first_row, "first_row", "rows of the pass");
     v(&Embed::num_rows, "num_rows", "rows of the pass");
-    v(&Embed::square_cols, "square_cols", kSquareColsMeaning);
   }
 };
 
@@ -59,8 +55,8 @@ inline void footprint(const Embed& op, const StateView*, FootprintBuilder<Embed>
   f.pass_rows<&Embed::rows>();
   f.write_rows<&Embed::residual>(RowSet::kActive, begin, end);
   f.write_rows<&Embed::weighted>(RowSet::kActive, begin, end);
-  const uint32_t square_cols = columns_of_squares(op.square_cols);
-  f.write_rows<&Embed::squares>(RowSet::kActive, begin / square_cols, end / square_cols);
+  const uint32_t of_square = square_cols(f.shape().order);
+  f.write_rows<&Embed::squares>(RowSet::kActive, begin / of_square, end / of_square);
 }
 
 inline Cost cost(const Embed& op, const CostView& c) {
@@ -74,16 +70,16 @@ inline PageNeed pages(const Embed&) {
 }  // rows go straight from the table to the residual
 
 inline void check(const Embed& op, OperandCheck& c) {
-  c.pass_rows(op.rows, op.max_rows);
-  c.rows_of_pass(op.first_row, op.num_rows, op.max_rows);
+  c.pass_rows(op.rows);
+  c.rows_of_pass(op.first_row, op.num_rows);
   c.dimension("hidden", op.hidden, kTileDim);
   c.limit("vocab", op.vocab, &StateLimits::vocab);
   c.range("first_unit", op.first_unit, op.num_units, op.hidden / kUnitRows);
-  c.square_units(op.first_unit, op.num_units, op.square_cols);
+  c.square_units(op.first_unit, op.num_units);
   c.tensor("table", op.table, DType::kBF16, TensorKind::kWeight, op.vocab, op.hidden);
   c.tensor("norm", op.norm, DType::kBF16, TensorKind::kWeight, 1, op.hidden);
-  c.weighted_rows(op.weighted, op.squares, op.max_rows, op.hidden, op.square_cols);
-  c.activation("residual", op.residual, DType::kF32, op.max_rows, op.hidden);
+  c.weighted_rows(op.weighted, op.squares, op.hidden);
+  c.activation("residual", op.residual, DType::kF32, op.hidden);
 }
 
 }  // namespace serval

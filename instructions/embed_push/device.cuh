@@ -17,17 +17,17 @@ struct DeviceOp<EmbedPush> : GroupOp {
   static constexpr bool kStartsBeforeGate = true;  // to find its columns and their destinations
 
   template <class Config>
-  static __device__ bool in_range(const Op& op) {
+  static __device__ bool in_range(const Op& op, const ProgramShape& program) {
     const uint32_t units = op.out_cols / kUnitRows;
     const bool good = op.ranks != 0 && op.ranks <= kMaxDevices && op.rank < op.ranks &&
                       op.out_cols % op.ranks == 0 && op.first_unit < units && op.num_units > 0 &&
                       op.num_units <= units - op.first_unit;
     if constexpr (Config::kMultipliesTiles) {
       // Pairs of columns must belong to one slice.
-      return good && op.square_cols == kSquareColsOfTiles && op.out_cols / op.ranks % 2 == 0 &&
-             op.num_units % kWarpUnits == 0 && rows_in_range(op) && op.num_rows <= kLargestRows;
+      return good && op.out_cols / op.ranks % 2 == 0 && op.num_units % kWarpUnits == 0 &&
+             rows_in_range(op, program) && op.num_rows <= kLargestRows;
     }
-    return good && op.square_cols == kSquareColsOfMatvec && op.max_rows <= kTableRows;
+    return good && program.limits.rows <= kTableRows;
   }
 
   template <class Config>

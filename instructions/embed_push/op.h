@@ -29,10 +29,8 @@ struct EmbedPush {
   uint32_t num_tokens;
   uint32_t rank;
   uint32_t ranks;
-  uint32_t max_rows;
   uint32_t first_row = 0;
   uint32_t num_rows;
-  uint32_t square_cols = kSquareColsOfMatvec;
 
   static constexpr KernelSet kKernels = {.one_device = false};
 
@@ -45,7 +43,7 @@ struct EmbedPush {
     v(&EmbedPush::table, "table", "in [tokens, out_cols] bf16: of first_token, and its rank's next ones");
     v(&EmbedPush::rows, "rows", "in: the pass's rows");
     v(&EmbedPush::partial, "partial",
-      "out, on each rank: [max_rows, out_cols] f32 or bf16, a slice from each rank");
+      "out, on each rank: [max_rows, out_cols] f32, or bf16 in the order of tiles, a slice from each rank");
     v(&EmbedPush::first_unit, "first_unit", "units of 8 columns");
     v(&EmbedPush::num_units, "num_units", "units of 8 columns");
     v(&EmbedPush::out_cols, "out_cols", "columns");
@@ -54,10 +52,8 @@ struct EmbedPush {
     v(&EmbedPush::num_tokens, "num_tokens", "tokens: 0 where there are fewer units of them than ranks");
     v(&EmbedPush::rank, "rank", "rank that looks up");
     v(&EmbedPush::ranks, "ranks", "ranks");
-    v(&EmbedPush::max_rows, "max_rows", "rows of a pass");
     v(&EmbedPush::first_row, "first_row", "rows of the pass");
     v(&EmbedPush::num_rows, "num_rows", "rows of the pass");
-    v(&EmbedPush::square_cols, "square_cols", "of the residual; 8: partial is f32; 64: bf16");
   }
 };
 
@@ -84,12 +80,11 @@ inline PageNeed pages(const EmbedPush&) {
 }  // rows go straight from the table to the owners
 
 inline void check(const EmbedPush& op, OperandCheck& c) {
-  c.pass_rows(op.rows, op.max_rows);
-  c.rows_of_pass(op.first_row, op.num_rows, op.max_rows);
+  c.pass_rows(op.rows);
+  c.rows_of_pass(op.first_row, op.num_rows);
   c.limit("vocab", op.vocab, &StateLimits::vocab);
   c.rank(op.rank, op.ranks);
   c.slices(op.out_cols, op.ranks);
-  c.square_cols(op.square_cols);
   if (!c.ok()) return;
   const VocabularyShare share = vocabulary_share(op.vocab, op.rank, op.ranks);
   c.require(op.first_token == share.first && op.num_tokens == share.count, "first_token", op.first_token,
@@ -98,7 +93,7 @@ inline void check(const EmbedPush& op, OperandCheck& c) {
   // A rank whose share is empty has rows all the same, because a tensor is never empty.
   const uint64_t tokens = op.num_tokens > 0 ? op.num_tokens : c.tensor_rows(op.table);
   c.tensor("table", op.table, DType::kBF16, TensorKind::kWeight, tokens, op.out_cols);
-  c.peers("partial", op.partial, partial_sum_type(op.square_cols), op.max_rows, op.out_cols);
+  c.peers("partial", op.partial, partial_sum_type(c.shape().order), op.out_cols);
   c.on_rank("table", op.table, op.rank);
 }
 

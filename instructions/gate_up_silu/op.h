@@ -26,10 +26,8 @@ struct GateUpSilu {
   uint32_t intermediate;
   float epsilon;
   uint32_t logits_only = 0;
-  uint32_t max_rows;
   uint32_t first_row = 0;
   uint32_t num_rows;
-  uint32_t square_cols = kSquareColsOfMatvec;
 
   static constexpr std::array kWeights = {&GateUpSilu::gate, &GateUpSilu::up};
   static constexpr uint32_t kMatrices = 2;
@@ -53,14 +51,12 @@ struct GateUpSilu {
     v(&GateUpSilu::intermediate, "intermediate", "columns");
     v(&GateUpSilu::epsilon, "epsilon", "of the RMS norm");
     v(&GateUpSilu::logits_only, "logits_only", "1: only rows of which logits are wanted; 0: all");
-    v(&GateUpSilu::max_rows, "max_rows", "rows of a pass");
     v(&GateUpSilu::first_row, "first_row", "rows of the pass");
     v(&GateUpSilu::num_rows, "num_rows", "rows of the pass");
-    v(&GateUpSilu::square_cols, "square_cols", kSquareColsMeaning);
   }
 };
 
-constexpr Product product(const GateUpSilu& op) {
+constexpr Product product(const GateUpSilu& op, const ProgramShape&) {
   return whole_product(op.intermediate / kUnitRows, op.hidden, op.logits_only != 0);
 }
 
@@ -69,7 +65,7 @@ inline void footprint(const GateUpSilu& op, const StateView*, FootprintBuilder<G
   const uint64_t begin = uint64_t{op.first_unit} * kUnitRows,
                  end = begin + uint64_t{op.num_units} * kUnitRows;
   f.read_rows<&GateUpSilu::weighted>(rows, 0, op.hidden);
-  f.read_rows<&GateUpSilu::squares>(rows, 0, op.hidden / columns_of_squares(op.square_cols));
+  f.read_rows<&GateUpSilu::squares>(rows, 0, op.hidden / square_cols(f.shape().order));
   f.read<&GateUpSilu::gate>({begin, end, 0, op.hidden});
   f.read<&GateUpSilu::up>({begin, end, 0, op.hidden});
   f.pass_rows<&GateUpSilu::rows>();
@@ -83,23 +79,23 @@ inline constexpr uint32_t kUnitsOfWidePairTile = 2 * kUnitsOfPairTile;
 
 inline void check_tile(const GateUpSilu& op, OperandCheck& c) {
   c.require(op.num_units <= kUnitsOfWidePairTile, "num_units", op.num_units, "up to 16 in a tile");
-  c.require(op.num_units <= kUnitsOfPairTile || op.max_rows <= kMostWideTileRows, "num_units", op.num_units,
-            "up to 8 in a tile of passes of more than 64 rows");
+  c.require(op.num_units <= kUnitsOfPairTile || c.shape().limits.rows <= kMostWideTileRows, "num_units",
+            op.num_units, "up to 8 in a tile of passes of more than 64 rows");
 }
 
 inline void check(const GateUpSilu& op, OperandCheck& c) {
-  c.pass_rows(op.rows, op.max_rows);
-  c.rows_of_pass(op.first_row, op.num_rows, op.max_rows);
+  c.pass_rows(op.rows);
+  c.rows_of_pass(op.first_row, op.num_rows);
   c.require(op.logits_only <= 1, "logits_only", op.logits_only, "0 or 1");
   c.dimension("hidden", op.hidden, kTileDim);
   c.factor("epsilon", op.epsilon);
   c.dimension("intermediate", op.intermediate, kTileDim);
   c.range("first_unit", op.first_unit, op.num_units, op.intermediate / kUnitRows);
-  c.weighted_rows(op.weighted, op.squares, op.max_rows, op.hidden, op.square_cols);
+  c.weighted_rows(op.weighted, op.squares, op.hidden);
   c.weights("gate", op.gate, op.intermediate, op.hidden);
   c.weights("up", op.up, op.intermediate, op.hidden);
-  c.product_input("output", op.output, op.max_rows, op.intermediate, product_image(op.square_cols));
-  if (op.square_cols == kSquareColsOfTiles) check_tile(op, c);
+  c.product_input("output", op.output, op.intermediate);
+  if (c.shape().order == Order::kTile) check_tile(op, c);
 }
 
 }  // namespace serval

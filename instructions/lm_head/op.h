@@ -27,10 +27,8 @@ struct LmHead {
   uint32_t hidden;
   uint32_t vocab;
   float epsilon;
-  uint32_t max_rows;
   uint32_t first_row = 0;
   uint32_t num_rows;
-  uint32_t square_cols = kSquareColsOfMatvec;
   uint32_t weights_unit = 0;
 
   static constexpr std::array kPushed = {&LmHead::logits, &LmHead::unit_softmax};
@@ -57,27 +55,25 @@ struct LmHead {
     v(&LmHead::hidden, "hidden", "columns");
     v(&LmHead::vocab, "vocab", "tokens");
     v(&LmHead::epsilon, "epsilon", "of the RMS norm");
-    v(&LmHead::max_rows, "max_rows", "rows of a pass");
     v(&LmHead::first_row, "first_row", "rows of the pass");
     v(&LmHead::num_rows, "num_rows", "rows of the pass");
-    v(&LmHead::square_cols, "square_cols", kSquareColsMeaning);
     v(&LmHead::weights_unit, "weights_unit", "unit of 8 tokens that the first rows of weights are of");
   }
 };
 
-constexpr Product product(const LmHead& op) {
+constexpr Product product(const LmHead& op, const ProgramShape&) {
   return whole_product(static_cast<uint32_t>(vocabulary_units(op.vocab)), op.hidden, true);
 }
 
-constexpr WeightUnit weight_unit(const LmHead& op, uint32_t unit) {
-  return {0, unit - op.weights_unit, product(op).units - unit};
+constexpr WeightUnit weight_unit(const LmHead& op, const ProgramShape& shape, uint32_t unit) {
+  return {0, unit - op.weights_unit, product(op, shape).units - unit};
 }
 
 inline void footprint(const LmHead& op, const StateView*, FootprintBuilder<LmHead>& f) {
   const uint64_t begin = uint64_t{op.first_unit} * kUnitRows;
   const uint64_t end = std::min<uint64_t>(op.vocab, begin + uint64_t{op.num_units} * kUnitRows);
   f.read_rows<&LmHead::weighted>(RowSet::kWantLogits, 0, op.hidden);
-  f.read_rows<&LmHead::squares>(RowSet::kWantLogits, 0, op.hidden / columns_of_squares(op.square_cols));
+  f.read_rows<&LmHead::squares>(RowSet::kWantLogits, 0, op.hidden / square_cols(f.shape().order));
   const uint64_t before = uint64_t{op.weights_unit} * kUnitRows;
   f.read<&LmHead::weights>({begin - before, end - before, 0, op.hidden});
   f.pass_rows<&LmHead::rows>();
@@ -88,13 +84,13 @@ inline void footprint(const LmHead& op, const StateView*, FootprintBuilder<LmHea
 }
 
 inline void check(const LmHead& op, OperandCheck& c) {
-  c.pass_rows(op.rows, op.max_rows);
+  c.pass_rows(op.rows);
   c.rows_of_logits(op.first_row, op.num_rows);
   c.dimension("hidden", op.hidden, kTileDim);
   c.factor("epsilon", op.epsilon);
   c.limit("vocab", op.vocab, &StateLimits::vocab);
   c.range("first_unit", op.first_unit, op.num_units, vocabulary_units(op.vocab));
-  c.weighted_rows(op.weighted, op.squares, op.max_rows, op.hidden, op.square_cols);
+  c.weighted_rows(op.weighted, op.squares, op.hidden);
   c.vocabulary_rows("weights", op.weights, op.vocab, op.hidden, op.weights_unit, op.first_unit, op.num_units);
   c.logits("logits", op.logits, op.vocab);
   c.logits("unit_softmax", op.unit_softmax, vocabulary_units(op.vocab) * kUnitSoftmaxCols);

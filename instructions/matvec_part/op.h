@@ -26,7 +26,6 @@ struct MatvecPart {
   uint32_t first_col;
   uint32_t num_cols;
   uint32_t logits_only = 0;
-  uint32_t max_rows;
   uint32_t first_row = 0;
   uint32_t num_rows;
 
@@ -51,13 +50,12 @@ struct MatvecPart {
     v(&MatvecPart::num_cols, "num_cols",
       "columns of weights and input: up to a multiple of 1024, or to the last");
     v(&MatvecPart::logits_only, "logits_only", "1: only rows of which logits are wanted; 0: all");
-    v(&MatvecPart::max_rows, "max_rows", "rows of a pass");
     v(&MatvecPart::first_row, "first_row", "rows of the pass");
     v(&MatvecPart::num_rows, "num_rows", "rows of the pass");
   }
 };
 
-constexpr Product product(const MatvecPart& op) {
+constexpr Product product(const MatvecPart& op, const ProgramShape&) {
   return {op.out_cols / kUnitRows, op.in_cols, op.first_col, op.num_cols, op.logits_only != 0};
 }
 
@@ -73,16 +71,16 @@ inline void footprint(const MatvecPart& op, const StateView*, FootprintBuilder<M
 }
 
 inline void check(const MatvecPart& op, OperandCheck& c) {
-  c.pass_rows(op.rows, op.max_rows);
-  c.rows_of_pass(op.first_row, op.num_rows, op.max_rows);
+  c.pass_rows(op.rows);
+  c.rows_of_pass(op.first_row, op.num_rows);
   c.require(op.logits_only <= 1, "logits_only", op.logits_only, "0 or 1");
   c.dimension("in_cols", op.in_cols, kTileDim);
   c.dimension("out_cols", op.out_cols, kTileDim);
   c.range("first_unit", op.first_unit, op.num_units, op.out_cols / kUnitRows);
   c.panels("first_col", op.first_col, op.num_cols, op.in_cols);
   c.weights("weights", op.weights, op.out_cols, op.in_cols);
-  c.product_input("input", op.input, op.max_rows, op.in_cols);
-  c.activation("sums", op.sums, DType::kF32, op.max_rows, op.out_cols);
+  c.product_input("input", op.input, op.in_cols);
+  c.activation("sums", op.sums, DType::kF32, op.out_cols);
 }
 
 }  // namespace serval

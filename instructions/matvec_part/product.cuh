@@ -8,7 +8,7 @@ namespace serval::device {
 
 template <>
 struct ProductOp<MatvecPart> {
-  static __device__ bool tile_in_range(const MatvecPart& op) {
+  static __device__ bool tile_in_range(const MatvecPart& op, const ProgramShape&) {
     return op.num_cols != 0 && op.first_col < op.in_cols && op.num_cols <= op.in_cols - op.first_col &&
            op.first_col % page_image::kPanelCols == 0;
   }

@@ -1,7 +1,7 @@
 // partial[r, j] = Σ_k weights[j, k] × input[r, k] over one rank's columns of a matrix that is split by
 // columns, pushed to the ranks that add up the partial sums (instructions/reduce_residual). Each of `ranks`
 // ranks adds up out_cols / ranks neighbouring columns, its slice. Rank k's share of them lies in columns [k ×
-// out_cols / ranks, (k + 1) × out_cols / ranks) of the owner's `partial`, in the arithmetic class's type
+// out_cols / ranks, (k + 1) × out_cols / ranks) of the owner's `partial`, in the order's type
 // (partial_sum_type()).
 #pragma once
 
@@ -29,10 +29,8 @@ struct MatvecPush {
   uint32_t rank;
   uint32_t ranks;
   uint32_t logits_only = 0;
-  uint32_t max_rows;
   uint32_t first_row = 0;
   uint32_t num_rows;
-  uint32_t square_cols = kSquareColsOfMatvec;
 
   static constexpr std::array kWeights = {&MatvecPush::weights};
   static constexpr auto kInput = &MatvecPush::input;
@@ -47,7 +45,7 @@ struct MatvecPush {
     v(&MatvecPush::input, "input", "in [max_rows, in_cols] bf16 or f16");
     v(&MatvecPush::rows, "rows", "in: the pass's rows");
     v(&MatvecPush::partial, "partial",
-      "out, on each rank: [max_rows, out_cols] f32 or bf16, a slice from each rank");
+      "out, on each rank: [max_rows, out_cols] f32, or bf16 in the order of tiles, a slice from each rank");
     v(&MatvecPush::first_unit, "first_unit", "units of 8 rows of weights");
     v(&MatvecPush::num_units, "num_units", "units of 8 rows of weights");
     v(&MatvecPush::in_cols, "in_cols", "columns");
@@ -55,14 +53,12 @@ struct MatvecPush {
     v(&MatvecPush::rank, "rank", "rank that computes");
     v(&MatvecPush::ranks, "ranks", "ranks");
     v(&MatvecPush::logits_only, "logits_only", "1: only rows of which logits are wanted; 0: all");
-    v(&MatvecPush::max_rows, "max_rows", "rows of a pass");
     v(&MatvecPush::first_row, "first_row", "rows of the pass");
     v(&MatvecPush::num_rows, "num_rows", "rows of the pass");
-    v(&MatvecPush::square_cols, "square_cols", "of the residual; 8: partial is f32; 64: bf16");
   }
 };
 
-constexpr Product product(const MatvecPush& op) {
+constexpr Product product(const MatvecPush& op, const ProgramShape&) {
   return whole_product(op.out_cols / kUnitRows, op.in_cols, op.logits_only != 0);
 }
 
@@ -86,18 +82,17 @@ inline Cost cost(const MatvecPush& op, const CostView& c) {
 }
 
 inline void check(const MatvecPush& op, OperandCheck& c) {
-  c.pass_rows(op.rows, op.max_rows);
-  c.rows_of_pass(op.first_row, op.num_rows, op.max_rows);
+  c.pass_rows(op.rows);
+  c.rows_of_pass(op.first_row, op.num_rows);
   c.require(op.logits_only <= 1, "logits_only", op.logits_only, "0 or 1");
   c.dimension("in_cols", op.in_cols, kTileDim);
   c.rank(op.rank, op.ranks);
   c.slices(op.out_cols, op.ranks);
   c.range("first_unit", op.first_unit, op.num_units, op.out_cols / kUnitRows);
   c.weights("weights", op.weights, op.out_cols, op.in_cols);
-  c.square_cols(op.square_cols);
   if (!c.ok()) return;
-  c.product_input("input", op.input, op.max_rows, op.in_cols, product_image(op.square_cols));
-  c.peers("partial", op.partial, partial_sum_type(op.square_cols), op.max_rows, op.out_cols);
+  c.product_input("input", op.input, op.in_cols);
+  c.peers("partial", op.partial, partial_sum_type(c.shape().order), op.out_cols);
   c.on_rank("weights", op.weights, op.rank);
 }
 

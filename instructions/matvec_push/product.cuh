@@ -9,9 +9,9 @@ namespace serval::device {
 template <>
 struct ProductOp<MatvecPush> {
   // A warpgroup's columns must belong to one slice.
-  static __device__ bool tile_in_range(const MatvecPush& op) {
-    return op.square_cols == kSquareColsOfTiles && op.ranks != 0 && op.ranks <= kMaxDevices &&
-           op.rank < op.ranks && op.out_cols / op.ranks % kSquareColsOfTiles == 0 &&
+  static __device__ bool tile_in_range(const MatvecPush& op, const ProgramShape&) {
+    return op.ranks != 0 && op.ranks <= kMaxDevices && op.rank < op.ranks &&
+           op.out_cols / op.ranks % kSquareColsOfTiles == 0 &&
            op.first_unit % tile_stream::kWarpgroupUnits == 0;
   }
   template <class Role>

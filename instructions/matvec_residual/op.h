@@ -29,10 +29,8 @@ struct MatvecResidual {
   uint32_t in_cols;
   uint32_t out_cols;
   uint32_t logits_only = 0;
-  uint32_t max_rows;
   uint32_t first_row = 0;
   uint32_t num_rows;
-  uint32_t square_cols = kSquareColsOfMatvec;
   uint32_t parts = 1;
 
   static constexpr std::array kWeights = {&MatvecResidual::weights};
@@ -57,16 +55,14 @@ struct MatvecResidual {
     v(&MatvecResidual::in_cols, "in_cols", "columns");
     v(&MatvecResidual::out_cols, "out_cols", "columns");
     v(&MatvecResidual::logits_only, "logits_only", "1: only rows of which logits are wanted; 0: all");
-    v(&MatvecResidual::max_rows, "max_rows", "rows of a pass");
     v(&MatvecResidual::first_row, "first_row", "rows of the pass");
     v(&MatvecResidual::num_rows, "num_rows", "rows of the pass");
-    v(&MatvecResidual::square_cols, "square_cols", kSquareColsMeaning);
     v(&MatvecResidual::parts, "parts",
       "parts of the columns, each a sum of its own: 1, or up to 4 in the arithmetic of tiles");
   }
 };
 
-constexpr Product product(const MatvecResidual& op) {
+constexpr Product product(const MatvecResidual& op, const ProgramShape&) {
   return whole_product(op.out_cols / kUnitRows, op.in_cols, op.logits_only != 0);
 }
 
@@ -80,24 +76,24 @@ inline void footprint(const MatvecResidual& op, const StateView*, FootprintBuild
   f.read<&MatvecResidual::norm>({0, 1, begin, end});
   f.read_write_rows<&MatvecResidual::residual>(rows, begin, end);
   f.write_rows<&MatvecResidual::weighted>(rows, begin, end);
-  const uint32_t square_cols = columns_of_squares(op.square_cols);
-  f.write_rows<&MatvecResidual::squares>(rows, begin / square_cols, end / square_cols);
+  const uint32_t of_square = square_cols(f.shape().order);
+  f.write_rows<&MatvecResidual::squares>(rows, begin / of_square, end / of_square);
 }
 
 inline void check(const MatvecResidual& op, OperandCheck& c) {
-  c.pass_rows(op.rows, op.max_rows);
-  c.rows_of_pass(op.first_row, op.num_rows, op.max_rows);
+  c.pass_rows(op.rows);
+  c.rows_of_pass(op.first_row, op.num_rows);
   c.require(op.logits_only <= 1, "logits_only", op.logits_only, "0 or 1");
   c.dimension("in_cols", op.in_cols, kTileDim);
   c.dimension("out_cols", op.out_cols, kTileDim);
   c.range("first_unit", op.first_unit, op.num_units, op.out_cols / kUnitRows);
-  c.square_units(op.first_unit, op.num_units, op.square_cols);
+  c.square_units(op.first_unit, op.num_units);
   c.weights("weights", op.weights, op.out_cols, op.in_cols);
-  c.product_input("input", op.input, op.max_rows, op.in_cols, product_image(op.square_cols));
+  c.product_input("input", op.input, op.in_cols);
   c.tensor("norm", op.norm, DType::kBF16, TensorKind::kWeight, 1, op.out_cols);
-  c.weighted_rows(op.weighted, op.squares, op.max_rows, op.out_cols, op.square_cols);
-  c.activation("residual", op.residual, DType::kF32, op.max_rows, op.out_cols);
-  c.column_parts(op.parts, op.in_cols, op.square_cols);
+  c.weighted_rows(op.weighted, op.squares, op.out_cols);
+  c.activation("residual", op.residual, DType::kF32, op.out_cols);
+  c.column_parts(op.parts, op.in_cols);
 }
 
 }  // namespace serval

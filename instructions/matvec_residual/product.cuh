@@ -8,7 +8,7 @@ namespace serval::device {
 
 template <>
 struct ProductOp<MatvecResidual> {
-  static __device__ bool tile_in_range(const MatvecResidual& op) {
+  static __device__ bool tile_in_range(const MatvecResidual& op, const ProgramShape&) {
     return op.parts >= 1 && op.parts <= page_image::panels(op.in_cols);
   }
   template <class Role>
@@ -18,7 +18,7 @@ struct ProductOp<MatvecResidual> {
             .norm = tensor<&MatvecResidual::norm, const uint16_t>(*role.buffer),
             .weighted = tensor<&MatvecResidual::weighted, std::byte>(*role.buffer),
             .squares = tensor<&MatvecResidual::squares, float>(*role.buffer),
-            .image_rows = op.max_rows,
+            .image_rows = role.s.shape.limits.rows,
             .cols = op.out_cols,
             .first_unit = op.first_unit,
             .num_units = op.num_units,

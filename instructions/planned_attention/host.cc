@@ -30,8 +30,9 @@ struct Local final : HostLocal {
 };
 
 void load_rows(const PlannedAttention& op, const HostMemory& m, Work& w) {
+  const HeadShape& heads = m.shape().heads;
   const PassRow* table = m.data<const PassRow>(op.rows);
-  const size_t group_cols = size_t{op.q_heads / op.kv_heads} * op.head_dim;
+  const size_t group_cols = size_t{heads.group_heads()} * heads.head_dim;
   uint32_t tokens = 0;
   for (uint32_t i = 0; i < w.item.rows; ++i) {
     const PassRow& row = table[w.item.first_row + i];
@@ -42,7 +43,7 @@ void load_rows(const PlannedAttention& op, const HostMemory& m, Work& w) {
     w.positions.push_back(row.position);
     tokens = std::max(tokens, std::min(row.position + 1, leaves.end * kPlannedLeafTokens));
     const uint16_t* q =
-        m.data<const uint16_t>(op.q) + (size_t{w.item.first_row + i} * op.kv_heads + w.head) * group_cols;
+        m.data<const uint16_t>(op.q) + (size_t{w.item.first_row + i} * heads.kv_heads + w.head) * group_cols;
     w.q.resize(w.q.size() + group_cols);
     matvec_row(q, group_cols, w.q.data() + w.q.size() - group_cols);
   }
@@ -52,24 +53,26 @@ void load_rows(const PlannedAttention& op, const HostMemory& m, Work& w) {
 // Loads the cache blocks of the work, up to the last token that one of its rows sees.
 void load_cache(const PlannedAttention& op, const HostMemory& m, const Work& w, TensorId cache,
                 std::vector<uint16_t>& to) {
+  const HeadShape& heads = m.shape().heads;
+  const StateLimits& limits = m.shape().limits;
   const uint32_t first_token = w.item.first_leaf * kPlannedLeafTokens;
   const uint32_t tokens = *std::max_element(w.positions.begin(), w.positions.end()) + 1;
   const int32_t* table =
-      m.data<const int32_t>(op.block_table) + size_t{w.item.slot} * blocks_for_tokens(op.max_context);
-  to.assign(size_t{w.blocks} * kKvBlockTokens * op.head_dim, 0);
+      m.data<const int32_t>(op.block_table) + size_t{w.item.slot} * blocks_for_tokens(limits.max_context);
+  to.assign(size_t{w.blocks} * kKvBlockTokens * heads.head_dim, 0);
   for (uint32_t b = 0; b < w.blocks; ++b) {
     const uint32_t t = first_token + b * kKvBlockTokens;
     const auto block = static_cast<uint64_t>(table[t / kKvBlockTokens]);
     const uint16_t* from =
-        m.data<const uint16_t>(cache) + kv_offset(block, w.head, 0, op.kv_heads, op.head_dim);
-    std::copy_n(from, size_t{std::min(tokens - t, kKvBlockTokens)} * op.head_dim,
-                to.data() + size_t{b} * kKvBlockTokens * op.head_dim);
+        m.data<const uint16_t>(cache) + kv_offset(block, w.head, 0, heads.kv_heads, heads.head_dim);
+    std::copy_n(from, size_t{std::min(tokens - t, kKvBlockTokens)} * heads.head_dim,
+                to.data() + size_t{b} * kKvBlockTokens * heads.head_dim);
   }
 }
 
 void load(const PlannedAttention& op, const HostMemory& m, Local& l) {
   l.work.clear();
-  for_items(op, *m.data<const AttentionList>(op.items), [&](const AttentionItem& item) {
+  for_items(op, m.shape(), *m.data<const AttentionList>(op.items), [&](const AttentionItem& item) {
     for (uint32_t head = item.first_head; head < item.first_head + item.heads; ++head) {
       Work w;
       w.item = item;
@@ -86,15 +89,15 @@ void load(const PlannedAttention& op, const HostMemory& m, Local& l) {
 // One query head of one row, processed leaf by leaf.
 class Query {
  public:
-  Query(const PlannedAttention& op, const Work& work, size_t row, float* places)
-      : op_(op),
+  Query(const PlannedAttention& op, const HeadShape& heads, const Work& work, size_t row, float* places)
+      : heads_(heads),
         work_(work),
         position_(work.positions[row]),
         leaves_(work.leaves[row]),
         places_(places),
         scale_(op.scale * kLog2OfE),
-        o_(op.head_dim),
-        merged_o_(op.head_dim) {}
+        o_(heads.head_dim),
+        merged_o_(heads.head_dim) {}
 
   // `scores`: the query's scores of the keys of the sequence's block `block`; they become weights in place.
   void add_block(uint32_t block, float* scores) {
@@ -114,8 +117,8 @@ class Query {
     sums_ = {largest, sums_.total * shrunk + total};
     for (float& o : o_) o *= shrunk;
     const size_t first_block = size_t{work_.item.first_leaf} * (kPlannedLeafTokens / kKvBlockTokens);
-    accumulate_rows(work_.v.data() + (block - first_block) * kKvBlockTokens * op_.head_dim, tokens,
-                    op_.head_dim, scores, o_.data());
+    accumulate_rows(work_.v.data() + (block - first_block) * kKvBlockTokens * heads_.head_dim, tokens,
+                    heads_.head_dim, scores, o_.data());
     const uint32_t end = std::min(position_ + 1, (leaf + 1) * kPlannedLeafTokens);
     if (first_token + tokens == end) end_leaf(leaf);
   }
@@ -132,18 +135,18 @@ class Query {
       merged_ = sums_;
       merged_o_ = o_;
     } else {
-      merge(merged_, merged_o_.data(), sums_, o_.data(), op_.head_dim);
+      merge(merged_, merged_o_.data(), sums_, o_.data(), heads_.head_dim);
     }
     if (leaf + 1 == leaves_.end) write(places_, merged_, merged_o_);
   }
-  size_t place_values() const { return place_layout(op_).cols(); }
+  size_t place_values() const { return place_layout(heads_).cols(); }
   static void write(float* to, const AttentionSums& sums, const std::vector<float>& o) {
     std::copy(o.begin(), o.end(), to);
     to[o.size()] = sums.largest;
     to[o.size() + 1] = sums.total;
   }
 
-  const PlannedAttention& op_;
+  const HeadShape& heads_;
   const Work& work_;
   const uint32_t position_;
   const RowLeaves leaves_;
@@ -153,9 +156,8 @@ class Query {
   std::vector<float> o_, merged_o_;
 };
 
-void compute_work(const PlannedAttention& op, Work& w) {
-  const PlaceLayout layout = place_layout(op);
-  const uint32_t heads = layout.group_heads;
+void compute_work(const PlannedAttention& op, const HeadShape& heads, Work& w) {
+  const PlaceLayout layout = place_layout(heads);
   w.first.clear();
   size_t values = 0;
   for (const RowLeaves& leaves : w.leaves) {
@@ -165,36 +167,40 @@ void compute_work(const PlannedAttention& op, Work& w) {
   w.places.assign(values, 0);
   std::vector<Query> queries;
   for (size_t r = 0; r < w.rows.size(); ++r) {
-    for (uint32_t h = 0; h < heads; ++h)
-      queries.emplace_back(op, w, r, w.places.data() + w.first[r] + size_t{h} * layout.head_cols());
+    for (uint32_t h = 0; h < layout.group_heads; ++h)
+      queries.emplace_back(op, heads, w, r, w.places.data() + w.first[r] + size_t{h} * layout.head_cols());
   }
   std::vector<float> scores(queries.size() * kKvBlockTokens);
   const uint32_t first_block = w.item.first_leaf * (kPlannedLeafTokens / kKvBlockTokens);
   for (uint32_t b = 0; b < w.blocks; ++b) {
-    matvec(w.k.data() + size_t{b} * kKvBlockTokens * op.head_dim, kKvBlockTokens, op.head_dim, w.q.data(),
-           queries.size(), scores.data(), kKvBlockTokens);
+    matvec(w.k.data() + size_t{b} * kKvBlockTokens * heads.head_dim, kKvBlockTokens, heads.head_dim,
+           w.q.data(), queries.size(), scores.data(), kKvBlockTokens);
     for (size_t n = 0; n < queries.size(); ++n)
       queries[n].add_block(first_block + b, scores.data() + n * kKvBlockTokens);
   }
 }
 
-void compute(const PlannedAttention& op, const HostMemory&, Local& l) {
-  for (Work& w : l.work) compute_work(op, w);
+void compute(const PlannedAttention& op, const HostMemory& m, Local& l) {
+  const HeadShape& heads = m.shape().heads;
+  for (Work& w : l.work) compute_work(op, heads, w);
 }
 
 void store_output(const PlannedAttention& op, const HostMemory& m, const Work& w, size_t r) {
-  const PlaceLayout layout = place_layout(op);
-  uint16_t* to = m.data<uint16_t>(op.output) + (size_t{w.item.first_row + w.rows[r]} * op.kv_heads + w.head) *
-                                                   layout.group_heads * op.head_dim;
+  const HeadShape& heads = m.shape().heads;
+  const PlaceLayout layout = place_layout(heads);
+  uint16_t* to =
+      m.data<uint16_t>(op.output) +
+      (size_t{w.item.first_row + w.rows[r]} * heads.kv_heads + w.head) * layout.group_heads * heads.head_dim;
   for (uint32_t h = 0; h < layout.group_heads; ++h) {
     const float* sums = w.places.data() + w.first[r] + size_t{h} * layout.head_cols();
-    const float share = 1.0F / sums[op.head_dim + 1];
-    for (uint32_t d = 0; d < op.head_dim; ++d) *to++ = to_16_bits(m.dtype(op.output), sums[d] * share);
+    const float share = 1.0F / sums[heads.head_dim + 1];
+    for (uint32_t d = 0; d < heads.head_dim; ++d) *to++ = to_16_bits(m.dtype(op.output), sums[d] * share);
   }
 }
 
 void store(const PlannedAttention& op, const HostMemory& m, Local& l) {
-  const uint64_t cols = place_layout(op).cols();
+  const HeadShape& heads = m.shape().heads;
+  const uint64_t cols = place_layout(heads).cols();
   for (const Work& w : l.work) {
     for (size_t r = 0; r < w.rows.size(); ++r) {
       if (w.item.first_place == kNoPlace) {

@@ -40,14 +40,7 @@ struct PlannedAttention {
   uint32_t record;
   uint32_t records;
   uint32_t places;
-  uint32_t head_dim;
-  uint32_t q_heads;
-  uint32_t kv_heads;
-  uint32_t max_context;
-  uint32_t kv_blocks;
   float scale;
-  uint32_t max_rows;
-  uint32_t max_sequences;
 
   static constexpr std::array kBoxedCaches = {&PlannedAttention::k_cache, &PlannedAttention::v_cache};
   static constexpr auto kBoxedQueries = &PlannedAttention::q;
@@ -68,14 +61,7 @@ struct PlannedAttention {
     v(&PlannedAttention::record, "record", "record of the list");
     v(&PlannedAttention::records, "records", "records: the machine's SMs");
     v(&PlannedAttention::places, "places", "places for partial results");
-    v(&PlannedAttention::head_dim, "head_dim", "channels");
-    v(&PlannedAttention::q_heads, "q_heads", "heads");
-    v(&PlannedAttention::kv_heads, "kv_heads", "heads");
-    v(&PlannedAttention::max_context, "max_context", "tokens");
-    v(&PlannedAttention::kv_blocks, "kv_blocks", "blocks of 64 tokens");
     v(&PlannedAttention::scale, "scale", "of the scores: 1 / sqrt(head_dim)");
-    v(&PlannedAttention::max_rows, "max_rows", "rows of a pass");
-    v(&PlannedAttention::max_sequences, "max_sequences", "sequences of a state: its slots");
   }
 };
 
@@ -88,9 +74,8 @@ struct PlaceLayout {
   constexpr uint32_t head_cols() const { return head_dim + kExtra; }
   constexpr uint64_t cols() const { return uint64_t{group_heads} * head_cols(); }
 };
-template <class Op>
-constexpr PlaceLayout place_layout(const Op& op) {
-  return {op.q_heads / op.kv_heads, op.head_dim};
+constexpr PlaceLayout place_layout(const HeadShape& heads) {
+  return {heads.group_heads(), heads.head_dim};
 }
 
 // The leaves [first, end) of an item that a row sees in a pass; empty if it sees none.
@@ -112,47 +97,51 @@ constexpr uint32_t place_of_row(const AttentionItem& item, uint32_t i) {
 }
 // True if the item lies inside the operation's tensors; other items are skipped.
 template <class Op>
-constexpr bool in_bounds(const Op& op, const AttentionItem& item) {
-  const bool rows = item.rows <= op.max_rows && item.first_row <= op.max_rows - item.rows;
-  const bool heads = item.heads <= op.kv_heads && item.first_head <= op.kv_heads - item.heads;
-  const uint32_t all_leaves = planned_leaves(op.max_context);
+constexpr bool in_bounds(const Op& op, const ProgramShape& shape, const AttentionItem& item) {
+  const StateLimits& limits = shape.limits;
+  const uint32_t kv_heads = shape.heads.kv_heads;
+  const bool rows = item.rows <= limits.rows && item.first_row <= limits.rows - item.rows;
+  const bool heads = item.heads <= kv_heads && item.first_head <= kv_heads - item.heads;
+  const uint32_t all_leaves = planned_leaves(limits.max_context);
   const uint32_t end_leaf = item.end_leaf < all_leaves ? item.end_leaf : all_leaves;
   if (!rows || !heads || item.rows == 0 || item.first_leaf >= end_leaf) return false;
   const uint64_t places =
       uint64_t{item.rows - 1} * item.row_places + (item.first_leaf == 0 ? 1 : end_leaf - item.first_leaf);
   const bool in_places = item.first_place == kNoPlace || item.first_place + places <= op.places;
-  return in_places && item.slot < op.max_sequences;
+  return in_places && item.slot < limits.sequences;
 }
 // Calls fn(item) for the record's items.
 template <class Op, class Fn>
-void for_items(const Op& op, const AttentionList& list, Fn&& fn) {
+void for_items(const Op& op, const ProgramShape& shape, const AttentionList& list, Fn&& fn) {
   if (op.record >= list.records || list.records != op.records) return;
-  const uint32_t end = std::min(list.begin[op.record + 1], attention_items(op.max_rows));
+  const uint32_t end = std::min(list.begin[op.record + 1], attention_items(shape.limits.rows));
   for (uint32_t i = list.begin[op.record]; i < end; ++i) {
-    if (in_bounds(op, list.item()[i])) fn(list.item()[i]);
+    if (in_bounds(op, shape, list.item()[i])) fn(list.item()[i]);
   }
 }
 
 inline void footprint(const PlannedAttention& op, const StateView* state,
                       FootprintBuilder<PlannedAttention>& f) {
+  const HeadShape& heads = f.shape().heads;
+  const StateLimits& limits = f.shape().limits;
   using Op = PlannedAttention;
-  const PlaceLayout layout = place_layout(op);
-  const uint64_t head_rows = op.head_dim, group_cols = uint64_t{layout.group_heads} * op.head_dim;
-  const uint64_t all_tokens = uint64_t{op.kv_blocks} * kKvBlockTokens;
+  const PlaceLayout layout = place_layout(heads);
+  const uint64_t head_rows = heads.head_dim, group_cols = uint64_t{layout.group_heads} * heads.head_dim;
+  const uint64_t all_tokens = uint64_t{limits.kv_blocks} * kKvBlockTokens;
   f.pass_rows<&Op::rows>();
-  f.read<&Op::block_table>({0, op.max_sequences, 0, blocks_for_tokens(op.max_context)});
-  f.read<&Op::items>({0, 1, 0, attention_list_bytes(op.max_rows)});
+  f.read<&Op::block_table>({0, limits.sequences, 0, blocks_for_tokens(limits.max_context)});
+  f.read<&Op::items>({0, 1, 0, attention_list_bytes(limits.rows)});
   if (state == nullptr) {
-    f.read_rows<&Op::q>(RowSet::kActive, 0, op.kv_heads * group_cols);
-    f.read<&Op::k_cache>({0, op.kv_heads * head_rows, 0, all_tokens});
-    f.read<&Op::v_cache>({0, op.kv_heads * head_rows, 0, all_tokens});
+    f.read_rows<&Op::q>(RowSet::kActive, 0, heads.kv_heads * group_cols);
+    f.read<&Op::k_cache>({0, heads.kv_heads * head_rows, 0, all_tokens});
+    f.read<&Op::v_cache>({0, heads.kv_heads * head_rows, 0, all_tokens});
     f.write_share<&Op::partial>({0, op.places, 0, layout.cols()}, Part::kItemPlaces, op.records, op.record);
-    const Part rows = attention_is_whole(op.max_context) ? Part::kDividedRows : Part::kItemRows;
-    f.write_share<&Op::output>({0, op.max_rows, 0, op.kv_heads * group_cols}, rows, op.records, op.record);
+    const Part rows = attention_is_whole(limits.max_context) ? Part::kDividedRows : Part::kItemRows;
+    f.write_share<&Op::output>({0, limits.rows, 0, heads.kv_heads * group_cols}, rows, op.records, op.record);
     return;
   }
   if (state->attention == nullptr) return;
-  for_items(op, *state->attention, [&](const AttentionItem& item) {
+  for_items(op, f.shape(), *state->attention, [&](const AttentionItem& item) {
     const uint64_t head_end = item.first_head + item.heads;
     const Box cols{0, 0, item.first_head * group_cols, head_end * group_cols};
     uint32_t tokens = 0;  // end of the tokens that the item reads
@@ -181,10 +170,10 @@ inline void footprint(const PlannedAttention& op, const StateView* state,
 }
 
 inline Cost cost(const PlannedAttention& op, const CostView& c) {
+  const HeadShape& heads = c.shape.heads;
   const uint64_t keys =
-      uint64_t{c.pass.rows} * c.pass.context_tokens * op.kv_heads * op.head_dim / op.records;
-  return {.bytes = 2 * keys * c.element_bytes(op.k_cache),
-          .operations = 4 * keys * (op.q_heads / op.kv_heads)};
+      uint64_t{c.pass.rows} * c.pass.context_tokens * heads.kv_heads * heads.head_dim / op.records;
+  return {.bytes = 2 * keys * c.element_bytes(op.k_cache), .operations = 4 * keys * heads.group_heads()};
 }
 
 inline PageNeed pages(const PlannedAttention&) {
@@ -194,34 +183,30 @@ inline PageNeed pages(const PlannedAttention&) {
 // Checks the operands that attention and its merge share.
 template <class Op>
 void check_planned(const Op& op, OperandCheck& c) {
-  c.pass_rows(op.rows, op.max_rows);
-  c.sequences(op.max_sequences);
+  const HeadShape& heads = c.shape().heads;
+  const StateLimits& limits = c.shape().limits;
+  c.pass_rows(op.rows);
   c.records(op.record, op.records);
-  c.require(op.head_dim == 64 || op.head_dim == 128, "head_dim", op.head_dim, "64 or 128");
-  c.dimension("kv_heads", op.kv_heads, 1);
-  c.dimension("q_heads", op.q_heads, 1);
+  c.heads();
   c.dimension("places", op.places, 1);
-  c.limit("max_context", op.max_context, &StateLimits::max_context);
   if (!c.ok()) return;
   constexpr uint32_t kMostGroupHeads = 64;  // the rows of a tile on the tensor cores
-  c.require(op.q_heads % op.kv_heads == 0 && op.q_heads / op.kv_heads <= kMostGroupHeads, "q_heads",
-            op.q_heads, "a multiple of kv_heads, up to 64 times as many");
-  c.tensor("items", op.items, DType::kBytes, TensorKind::kState, 1, attention_list_bytes(op.max_rows));
-  c.tensor("partial", op.partial, DType::kF32, TensorKind::kActivation, op.places, place_layout(op).cols());
-  c.product_input("output", op.output, op.max_rows, uint64_t{op.q_heads} * op.head_dim);
+  c.require(heads.group_heads() <= kMostGroupHeads, "q_heads", heads.q_heads,
+            "up to 64 times as many as kv_heads");
+  c.tensor("items", op.items, DType::kBytes, TensorKind::kState, 1, attention_list_bytes(limits.rows));
+  c.tensor("partial", op.partial, DType::kF32, TensorKind::kActivation, op.places,
+           place_layout(heads).cols());
+  c.product_input("output", op.output, heads.q_cols());
 }
 
 inline void check(const PlannedAttention& op, OperandCheck& c) {
-  c.limit("kv_blocks", op.kv_blocks, &StateLimits::kv_blocks);
   c.positive("scale", op.scale);
   check_planned(op, c);
   if (!c.ok()) return;
-  const uint64_t kv_rows = uint64_t{op.kv_heads} * op.head_dim;
-  const uint64_t kv_cols = uint64_t{op.kv_blocks} * kKvBlockTokens;
-  c.activation("q", op.q, DType::kBF16, op.max_rows, uint64_t{op.q_heads} * op.head_dim);
-  c.tensor("k_cache", op.k_cache, DType::kBF16, TensorKind::kKvCache, kv_rows, kv_cols);
-  c.tensor("v_cache", op.v_cache, DType::kBF16, TensorKind::kKvCache, kv_rows, kv_cols);
-  c.block_table(op.block_table, op.max_sequences, op.max_context);
+  c.activation("q", op.q, DType::kBF16, c.shape().heads.q_cols());
+  c.kv_cache("k_cache", op.k_cache);
+  c.kv_cache("v_cache", op.v_cache);
+  c.block_table(op.block_table);
 }
 
 }  // namespace serval

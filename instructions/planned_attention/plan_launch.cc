@@ -15,8 +15,8 @@ std::optional<AttentionPlanShape> attention_plan_shape(const Program& program) {
                                        &Instruction::opcode);
   if (found == program.instructions.end()) return std::nullopt;
   const auto op = found->as<PlannedAttention>();
-  return AttentionPlanShape{.group_heads = op.q_heads / op.kv_heads,
-                            .kv_heads = op.kv_heads,
+  return AttentionPlanShape{.group_heads = program.heads.group_heads(),
+                            .kv_heads = program.heads.kv_heads,
                             .records = op.records,
                             .places = std::min(op.places, kAttentionPlaces),
                             .rows = program.limits.rows};

@@ -13,9 +13,8 @@ template <>
 struct DeviceOp<PlannedMerge> : GroupOp {
   using Op = PlannedMerge;
 
-  static __device__ bool in_range(const Op& op) {
-    return op.record < op.records && op.records <= kMaxSms && op.kv_heads != 0 && op.q_heads >= op.kv_heads &&
-           op.q_heads % op.kv_heads == 0 && (op.head_dim == 64 || op.head_dim == 128);
+  static __device__ bool in_range(const Op& op, const ProgramShape&) {
+    return op.record < op.records && op.records <= kMaxSms;
   }
 
   template <class Config>
@@ -49,18 +48,18 @@ struct DeviceOp<PlannedMerge> : GroupOp {
     const auto* list = group.tensor<&Op::items, const AttentionList>();
     const auto* rows = group.tensor<&Op::rows, const PassRow>();
     if (ptx::load_constant(&list->records) != op.records || ptx::load_constant(&list->splits) == 0) return;
-    const uint32_t runs_of_head = op.head_dim / kRunChannels;
-    const uint32_t runs = op.q_heads / op.kv_heads * runs_of_head;
+    const uint32_t runs_of_head = group.shape.heads.head_dim / kRunChannels;
+    const uint32_t runs = group.shape.heads.group_heads() * runs_of_head;
 #pragma unroll 1
     for (uint32_t n = op.record; n < list->split_rows; n += op.records) {
       const AttentionSplit split = list->split[split_of(*list, n)];
       const uint32_t r = split.first_row + (n - split.rows_before);
-      if (r >= op.max_rows) continue;
+      if (r >= group.shape.limits.rows) continue;
       PassRow pass_row;
       pass_row.active = ptx::load_relaxed(&rows[r].active);
       pass_row.position = ptx::load_relaxed(&rows[r].position);
       const SplitRow row = split_row(split, n - split.rows_before, pass_row);
-      if (!row_is_active(pass_row) || !in_bounds(op, row)) continue;
+      if (!row_is_active(pass_row) || !in_bounds(op, group.shape.heads, row)) continue;
 #pragma unroll 1
       for (uint32_t run = group.warp; run < runs; run += kConsumerWarps)
         merge_run<Config>(op, group, row, run / runs_of_head, run % runs_of_head * kRunChannels);
@@ -70,27 +69,29 @@ struct DeviceOp<PlannedMerge> : GroupOp {
   template <class Config>
   static __device__ __forceinline__ void merge_run(const Op& op, const Group& group, const SplitRow& row,
                                                    uint32_t group_head, uint32_t first_channel) {
-    const PlaceLayout layout = place_layout(op);
+    const PlaceLayout layout = place_layout(group.shape.heads);
     const float* place = group.tensor<&Op::partial, const float>() + row.place * layout.cols() +
                          group_head * layout.head_cols();
     const uint32_t channel = first_channel + group.lane * 2;
-    Part merged = load(place, channel, op.head_dim);
+    Part merged = load(place, channel, group.shape.heads.head_dim);
 #pragma unroll 1
     for (uint32_t first = 1; first <= row.leaves; first += kAhead) {
       Part leaves[kAhead];
 #pragma unroll
       for (uint32_t i = 0; i < kAhead; ++i)
-        leaves[i] = load(place + min(first + i, row.leaves) * layout.cols(), channel, op.head_dim);
+        leaves[i] =
+            load(place + min(first + i, row.leaves) * layout.cols(), channel, group.shape.heads.head_dim);
 #pragma unroll
       for (uint32_t i = 0; i < kAhead; ++i) {
         if (first + i <= row.leaves) add(merged, leaves[i]);
       }
     }
     const float share = 1.0F / merged.sums.y;
-    const uint32_t cols = op.q_heads * op.head_dim;
-    const uint32_t col = (row.head * layout.group_heads + group_head) * op.head_dim + channel;
+    const uint32_t cols = group.shape.heads.q_heads * group.shape.heads.head_dim;
+    const uint32_t col = (row.head * layout.group_heads + group_head) * group.shape.heads.head_dim + channel;
     std::byte* output = group.tensor<&Op::output, std::byte>();
-    *reinterpret_cast<uint32_t*>(without_type(output) + slab_image::offset(op.max_rows, cols, row.row, col)) =
+    *reinterpret_cast<uint32_t*>(without_type(output) +
+                                 slab_image::offset(group.shape.limits.rows, cols, row.row, col)) =
         pack_for<Config>(output, __fmul_rn(merged.o.x, share), __fmul_rn(merged.o.y, share));
   }
 };

@@ -19,12 +19,6 @@ struct PlannedMerge {
   uint32_t record;
   uint32_t records;
   uint32_t places;
-  uint32_t head_dim;
-  uint32_t q_heads;
-  uint32_t kv_heads;
-  uint32_t max_context;
-  uint32_t max_rows;
-  uint32_t max_sequences;
 
   static constexpr KernelSet kKernels = {.vectors = false};
 
@@ -39,12 +33,6 @@ struct PlannedMerge {
     v(&PlannedMerge::record, "record", "record of the list");
     v(&PlannedMerge::records, "records", "records: the machine's SMs");
     v(&PlannedMerge::places, "places", "places for partial results");
-    v(&PlannedMerge::head_dim, "head_dim", "channels");
-    v(&PlannedMerge::q_heads, "q_heads", "heads");
-    v(&PlannedMerge::kv_heads, "kv_heads", "heads");
-    v(&PlannedMerge::max_context, "max_context", "tokens");
-    v(&PlannedMerge::max_rows, "max_rows", "rows of a pass");
-    v(&PlannedMerge::max_sequences, "max_sequences", "sequences of a state: its slots");
   }
 };
 
@@ -72,36 +60,39 @@ constexpr SplitRow split_row(const AttentionSplit& split, uint32_t i, const Pass
           leaves > split.prefix_leaves ? leaves - split.prefix_leaves : 0};
 }
 template <class Op>
-constexpr bool in_bounds(const Op& op, const SplitRow& row) {
-  return row.head < op.kv_heads && row.place < op.places && row.leaves < op.places - row.place;
+constexpr bool in_bounds(const Op& op, const HeadShape& heads, const SplitRow& row) {
+  return row.head < heads.kv_heads && row.place < op.places && row.leaves < op.places - row.place;
 }
 // Calls fn(row) for the record's active rows.
 template <class Op, class Fn>
-void for_split_rows(const Op& op, const AttentionList& list, const PassRow* rows, Fn&& fn) {
+void for_split_rows(const Op& op, const ProgramShape& shape, const AttentionList& list, const PassRow* rows,
+                    Fn&& fn) {
   if (op.record >= list.records || list.records != op.records || list.splits == 0) return;
   for (uint32_t n = op.record; n < list.split_rows; n += op.records) {
     const AttentionSplit& split = list.split[split_of(list, n)];
     const uint32_t r = split.first_row + (n - split.rows_before);
-    if (r >= op.max_rows || !row_is_active(rows[r])) continue;
+    if (r >= shape.limits.rows || !row_is_active(rows[r])) continue;
     const SplitRow row = split_row(split, n - split.rows_before, rows[r]);
-    if (in_bounds(op, row)) fn(row);
+    if (in_bounds(op, shape.heads, row)) fn(row);
   }
 }
 
 inline void footprint(const PlannedMerge& op, const StateView* state, FootprintBuilder<PlannedMerge>& f) {
+  const HeadShape& heads = f.shape().heads;
+  const StateLimits& limits = f.shape().limits;
   using Op = PlannedMerge;
-  const PlaceLayout layout = place_layout(op);
-  const uint64_t group_cols = uint64_t{layout.group_heads} * op.head_dim;
+  const PlaceLayout layout = place_layout(heads);
+  const uint64_t group_cols = uint64_t{layout.group_heads} * heads.head_dim;
   f.pass_rows<&Op::rows>();
-  f.read<&Op::items>({0, 1, 0, attention_list_bytes(op.max_rows)});
+  f.read<&Op::items>({0, 1, 0, attention_list_bytes(limits.rows)});
   if (state == nullptr) {
     f.read<&Op::partial>({0, op.places, 0, layout.cols()}, Part::kItemPlaces, op.records);
-    f.write_share<&Op::output>({0, op.max_rows, 0, op.kv_heads * group_cols}, Part::kSplitRows, op.records,
+    f.write_share<&Op::output>({0, limits.rows, 0, heads.kv_heads * group_cols}, Part::kSplitRows, op.records,
                                op.record);
     return;
   }
   if (state->attention == nullptr) return;
-  for_split_rows(op, *state->attention, state->rows, [&](const SplitRow& row) {
+  for_split_rows(op, f.shape(), *state->attention, state->rows, [&](const SplitRow& row) {
     f.read<&Op::partial>({row.place, uint64_t{row.place} + 1 + row.leaves, 0, layout.cols()});
     f.write<&Op::output>(
         {row.row, uint64_t{row.row} + 1, row.head * group_cols, (row.head + 1) * group_cols});
@@ -110,7 +101,7 @@ inline void footprint(const PlannedMerge& op, const StateView* state, FootprintB
 
 // Cost in a typical pass, which splits few rows.
 inline Cost cost(const PlannedMerge& op, const CostView& c) {
-  const uint64_t values = planned_leaves(c.pass.context_tokens) * place_layout(op).cols();
+  const uint64_t values = planned_leaves(c.pass.context_tokens) * place_layout(c.shape.heads).cols();
   return {.cached_bytes = values * c.element_bytes(op.partial), .operations = 2 * values};
 }
 

@@ -44,11 +44,12 @@ struct ProductInput {
 };
 
 template <HasProduct Op>
-__device__ __forceinline__ ProductInput input_of(const RecordBuffer& buffer, const Op& op) {
+__device__ __forceinline__ ProductInput input_of(const RecordBuffer& buffer, const Op& op,
+                                                 const ProgramShape& program) {
   ProductInput input{.activations = without_type(tensor<Op::kInput, const std::byte>(buffer)),
                      .squares = nullptr,
                      .epsilon = 0,
-                     .logits_only = product(op).logits_only};
+                     .logits_only = product(op, program).logits_only};
   if constexpr (requires { Op::kInputSquares; }) {
     input.squares = tensor<Op::kInputSquares, const float>(buffer);
     input.epsilon = op.epsilon;

@@ -3,7 +3,7 @@
 //
 // Such an operand struct `Op` has
 //   first_unit, num_units         the record's units of 8 weight rows
-//   max_rows, first_row, num_rows
+//   first_row, num_rows
 //   kWeights                      its weight tensors: members of type TensorId
 //   kMatrices                     optional: 2 if each unit has 8 rows of both weight tensors
 //   kInput                        the activations: a member of type TensorId
@@ -11,9 +11,9 @@
 //                                 then those of the normalised rows, with op.epsilon (common/residual.h)
 //   kAddsTo                       optional: the fp32 tensor to which the sums of op.parts K splits are added
 // and functions beside it
-//   product(op)                   the Product
-//   weight_unit(op, unit)         optional: the weight tensor that has a unit, if there are several
-//   tile_halves_apart(op)         with it: true if the first and the last 8 of 16 units may lie in
+//   product(op, shape)            the Product; `shape` is the program's
+//   weight_unit(op, shape, unit)  optional: the weight tensor that has a unit, if there are several
+//   tile_halves_apart(op, shape)  with it: true if the first and the last 8 of 16 units may lie in
 //                                 different tensors
 #pragma once
 
@@ -24,6 +24,7 @@
 #include "instructions/common/cost.h"
 #include "vm/instruction.h"
 #include "vm/layout/units.h"
+#include "vm/program_shape.h"
 
 namespace serval {
 
@@ -49,10 +50,10 @@ struct WeightUnit {
 };
 
 template <class Op>
-concept HasProduct = requires(const Op& op) {
+concept HasProduct = requires(const Op& op, const ProgramShape& shape) {
   Op::kWeights;
   requires std::same_as<decltype(Op::kInput), TensorId Op::*const>;
-  { product(op) } -> std::same_as<Product>;
+  { product(op, shape) } -> std::same_as<Product>;
 };
 
 // Number of matrices of which a unit has 8 rows: 1, or 2 that are multiplied together.
@@ -64,14 +65,14 @@ constexpr uint32_t matrices_of() {
 
 // Weights of unit `unit` of matrix `matrix`.
 template <HasProduct Op>
-constexpr WeightUnit find_weights(const Op& op, uint32_t unit, uint32_t matrix) {
-  if constexpr (requires { weight_unit(op, unit); }) return weight_unit(op, unit);
-  return {matrix, unit, product(op).units - unit};
+constexpr WeightUnit find_weights(const Op& op, const ProgramShape& shape, uint32_t unit, uint32_t matrix) {
+  if constexpr (requires { weight_unit(op, shape, unit); }) return weight_unit(op, shape, unit);
+  return {matrix, unit, product(op, shape).units - unit};
 }
 
 template <HasProduct Op>
 Cost cost_of_product(const Op& op, const CostView& c) {
-  const Product p = product(op);
+  const Product p = product(op, c.shape);
   const uint64_t rows = c.rows(op.first_row, op.num_rows);
   if (rows == 0) return {};
   const uint64_t outputs = uint64_t{op.num_units} * kUnitRows * matrices_of<Op>();

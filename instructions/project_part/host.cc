@@ -21,10 +21,11 @@ void compute(const ProjectPart& op, const HostMemory& m, Local& l) {
 }
 
 void store(const ProjectPart& op, const HostMemory& m, Local& l) {
-  const size_t outputs = num_cols(op), first = size_t{op.part} * qkv_cols(op) + first_col(op);
+  const HeadShape& heads = m.shape().heads;
+  const size_t outputs = num_cols(op), first = size_t{op.part} * qkv_cols(heads) + first_col(op);
   for (size_t r = 0; r < l.rows.size(); ++r) {
     std::copy_n(l.y.data() + r * outputs, outputs,
-                m.data<float>(op.sums) + size_t{l.rows[r].index} * op.parts * qkv_cols(op) + first);
+                m.data<float>(op.sums) + size_t{l.rows[r].index} * op.parts * qkv_cols(heads) + first);
   }
 }
 

@@ -29,12 +29,8 @@ struct ProjectPart {
   uint32_t first_unit;
   uint32_t num_units;
   uint32_t hidden;
-  uint32_t head_dim;
-  uint32_t q_heads;
-  uint32_t kv_heads;
   uint32_t part;
   uint32_t parts;
-  uint32_t max_rows;
   uint32_t first_row = 0;
   uint32_t num_rows;
 
@@ -58,12 +54,8 @@ struct ProjectPart {
     v(&ProjectPart::first_unit, "first_unit", "units of 8 rows");
     v(&ProjectPart::num_units, "num_units", "units of 8 rows");
     v(&ProjectPart::hidden, "hidden", "columns");
-    v(&ProjectPart::head_dim, "head_dim", "channels");
-    v(&ProjectPart::q_heads, "q_heads", "heads");
-    v(&ProjectPart::kv_heads, "kv_heads", "heads");
     v(&ProjectPart::part, "part", "which of the parts");
     v(&ProjectPart::parts, "parts", "parts that the columns are cut into");
-    v(&ProjectPart::max_rows, "max_rows", "rows of a pass");
     v(&ProjectPart::first_row, "first_row", "rows of the pass");
     v(&ProjectPart::num_rows, "num_rows", "rows of the pass");
   }
@@ -72,20 +64,23 @@ struct ProjectPart {
 constexpr ColumnRange columns_of(const ProjectPart& op) {
   return columns_of_part(op.hidden, op.part, op.parts);
 }
-// Outputs of all units.
-template <class Op>
-constexpr uint32_t qkv_cols(const Op& op) {
-  return qkv_units(op) * kUnitRows;
+
+constexpr Product product(const ProjectPart& op, const ProgramShape& shape) {
+  const ColumnRange cols = columns_of(op);
+  return {qkv_units(shape.heads), op.hidden, cols.begin, cols.count(), false};
 }
 
-constexpr Product product(const ProjectPart& op) {
-  const ColumnRange cols = columns_of(op);
-  return {qkv_units(op), op.hidden, cols.begin, cols.count(), false};
+constexpr WeightUnit weight_unit(const ProjectPart&, const ProgramShape& shape, uint32_t unit) {
+  return weights_of_qkv_unit(shape.heads, unit);
+}
+
+constexpr bool tile_halves_apart(const ProjectPart&, const ProgramShape& shape) {
+  return qkv_halves_apart(shape.heads);
 }
 
 inline void footprint(const ProjectPart& op, const StateView*, FootprintBuilder<ProjectPart>& f) {
   const ColumnRange cols = columns_of(op);
-  const uint64_t first = uint64_t{op.part} * qkv_cols(op) + uint64_t{op.first_unit} * kUnitRows;
+  const uint64_t first = uint64_t{op.part} * qkv_cols(f.shape().heads) + uint64_t{op.first_unit} * kUnitRows;
   f.read_rows<&ProjectPart::weighted>(RowSet::kActive, cols.begin, cols.end);
   read_qkv_weights(op, f, cols.begin, cols.end);
   f.pass_rows<&ProjectPart::rows>();
@@ -100,18 +95,18 @@ void check_qkv_parts(const Op& op, OperandCheck& c) {
   c.require(op.parts <= page_image::panels(op.hidden), "parts", op.parts,
             "no more than panels of 1024 columns");
   if (!c.ok()) return;
-  c.activation("sums", op.sums, DType::kF32, op.max_rows, uint64_t{op.parts} * qkv_cols(op));
+  c.activation("sums", op.sums, DType::kF32, uint64_t{op.parts} * qkv_cols(c.shape().heads));
 }
 
 inline void check(const ProjectPart& op, OperandCheck& c) {
-  c.pass_rows(op.rows, op.max_rows);
-  c.rows_of_pass(op.first_row, op.num_rows, op.max_rows);
+  c.pass_rows(op.rows);
+  c.rows_of_pass(op.first_row, op.num_rows);
   c.dimension("hidden", op.hidden, kTileDim);
   check_qkv_units(op, c);
   if (!c.ok()) return;
   check_qkv_parts(op, c);
   c.require(op.part < op.parts, "part", op.part, "less than parts");
-  c.product_input("weighted", op.weighted, op.max_rows, op.hidden);
+  c.product_input("weighted", op.weighted, op.hidden);
   check_qkv_weights(op, c);
 }
 

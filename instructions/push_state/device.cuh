@@ -15,7 +15,7 @@ struct DeviceOp<PushState> : GroupOp {
     const auto* from = reinterpret_cast<const uint4*>(group.tensor<&Op::rows, const PassRow>());
     auto* to = reinterpret_cast<uint4*>(group.tensor<&Op::peer_rows, PassRow>());
 #pragma unroll 1
-    for (uint32_t i = group.thread; i < op.max_rows * kPieces; i += kGroupThreads)
+    for (uint32_t i = group.thread; i < group.shape.limits.rows * kPieces; i += kGroupThreads)
       to[i] = ptx::load_relaxed(from + i);
     if (group.thread != 0) return;
     const auto* now = group.tensor<&Op::control, const PassControl>();

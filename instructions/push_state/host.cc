@@ -14,8 +14,9 @@ struct Local final : HostLocal {
 };
 
 void load(const PushState& op, const HostMemory& m, Local& l) {
+  const StateLimits& limits = m.shape().limits;
   const PassRow* rows = m.data<const PassRow>(op.rows);
-  l.rows.assign(rows, rows + op.max_rows);
+  l.rows.assign(rows, rows + limits.rows);
   // SMs of this rank may read last_pass at the same time, but none writes it now.
   l.control = *m.data<const PassControl>(op.control);
 }

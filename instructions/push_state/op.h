@@ -18,7 +18,6 @@ struct PushState {
   TensorId control;
   TensorId peer_rows;
   TensorId peer_control;
-  uint32_t max_rows;
 
   static constexpr std::array kPushed = {&PushState::peer_rows, &PushState::peer_control};
   static constexpr KernelSet kKernels = {.one_device = false};
@@ -29,14 +28,14 @@ struct PushState {
     v(&PushState::control, "control", "in: the decision");
     v(&PushState::peer_rows, "peer_rows", "out, on another rank: its rows");
     v(&PushState::peer_control, "peer_control", "out, on that rank: its copy of the decision");
-    v(&PushState::max_rows, "max_rows", "rows of a pass");
   }
 };
 
-inline void footprint(const PushState& op, const StateView*, FootprintBuilder<PushState>& f) {
+inline void footprint(const PushState&, const StateView*, FootprintBuilder<PushState>& f) {
+  const StateLimits& limits = f.shape().limits;
   f.pass_rows<&PushState::rows>();
   f.read<&PushState::control>({0, 1, 0, sizeof(PassControl)});
-  f.write<&PushState::peer_rows>({0, op.max_rows, 0, sizeof(PassRow)});
+  f.write<&PushState::peer_rows>({0, limits.rows, 0, sizeof(PassRow)});
   f.write<&PushState::peer_control>({0, 1, 0, sizeof(PassControl)});
 }
 
@@ -49,9 +48,10 @@ inline PageNeed pages(const PushState&) {
 }  // a few words
 
 inline void check(const PushState& op, OperandCheck& c) {
-  c.pass_rows(op.rows, op.max_rows);
+  const StateLimits& limits = c.shape().limits;
+  c.pass_rows(op.rows);
   c.tensor("control", op.control, DType::kBytes, TensorKind::kState, 1, sizeof(PassControl));
-  c.tensor("peer_rows", op.peer_rows, DType::kBytes, TensorKind::kState, op.max_rows, sizeof(PassRow));
+  c.tensor("peer_rows", op.peer_rows, DType::kBytes, TensorKind::kState, limits.rows, sizeof(PassRow));
   c.tensor("peer_control", op.peer_control, DType::kBytes, TensorKind::kState, 1, sizeof(PassControl));
   c.another("peer_rows", op.peer_rows, op.rows);
   c.another("peer_control", op.peer_control, op.control);

@@ -15,18 +15,18 @@ struct DeviceOp<QkNormRope> : GroupOp {
   static constexpr bool kStartsEarly = true;  // to load weights, and the angles of its rows
 
   template <class Config>
-  static __device__ bool in_range(const Op& op) {
-    return (Config::kMultipliesTiles || op.max_rows <= kTableRows) &&
-           (op.head_dim == 64 || op.head_dim == 128) && op.num_heads > 0 &&
-           op.first_head < projected_heads(op) && op.num_heads <= projected_heads(op) - op.first_head &&
-           op.first_row < op.max_rows && op.num_rows <= op.max_rows - op.first_row;
+  static __device__ bool in_range(const Op& op, const ProgramShape& program) {
+    return (Config::kMultipliesTiles || program.limits.rows <= kTableRows) && op.num_heads > 0 &&
+           op.first_head < projected_heads(program.heads) &&
+           op.num_heads <= projected_heads(program.heads) - op.first_head &&
+           op.first_row < program.limits.rows && op.num_rows <= program.limits.rows - op.first_row;
   }
 
   template <class Config>
   static __device__ __forceinline__ void run(const Op& op, const Group& group) {
     // With many rows, the loads of several heads of a row are in flight at a time.
     constexpr uint32_t kAtOnce = Config::kMultipliesTiles ? 4 : 1;
-    if (op.head_dim == 128)
+    if (group.shape.heads.head_dim == 128)
       run_heads<2, kAtOnce>(op, group);
     else
       run_heads<1, kAtOnce>(op, group);
@@ -51,9 +51,9 @@ struct DeviceOp<QkNormRope> : GroupOp {
   template <uint32_t kPairs>
   static __device__ __forceinline__ Pairs<kPairs> angles_of(const Op& op, const Group& group,
                                                             uint32_t position) {
-    const float* cosines =
-        group.tensor<&Op::rope, const float>() + size_t{position} * op.head_dim + group.lane * kPairs;
-    const float* sines = cosines + op.head_dim / 2;
+    const float* cosines = group.tensor<&Op::rope, const float>() +
+                           size_t{position} * group.shape.heads.head_dim + group.lane * kPairs;
+    const float* sines = cosines + group.shape.heads.head_dim / 2;
     Pairs<kPairs> angles;
 #pragma unroll
     for (uint32_t i = 0; i < kPairs; ++i) {
@@ -64,10 +64,9 @@ struct DeviceOp<QkNormRope> : GroupOp {
   }
   // The bf16 norm weights of the lane's channels.
   template <uint32_t kPairs>
-  static __device__ __forceinline__ Pairs<kPairs> weights_of(const Op& op, const Group& group,
-                                                             const uint16_t* norm) {
+  static __device__ __forceinline__ Pairs<kPairs> weights_of(const Group& group, const uint16_t* norm) {
     const uint16_t* low = norm + group.lane * kPairs;
-    const uint16_t* high = low + op.head_dim / 2;
+    const uint16_t* high = low + group.shape.heads.head_dim / 2;
     Pairs<kPairs> weights;
 #pragma unroll
     for (uint32_t i = 0; i < kPairs; ++i) {
@@ -99,7 +98,7 @@ struct DeviceOp<QkNormRope> : GroupOp {
                                                                const PassRow& row) {
     const auto* table = group.tensor<&Op::block_table, const uint32_t>();
     return {angles_of<kPairs>(op, group, row.position),
-            ptx::load_relaxed(table + size_t{row.slot} * blocks_for_tokens(op.max_context) +
+            ptx::load_relaxed(table + size_t{row.slot} * blocks_for_tokens(group.shape.limits.max_context) +
                               row.position / kKvBlockTokens),
             row.position % kKvBlockTokens};
   }
@@ -108,8 +107,8 @@ struct DeviceOp<QkNormRope> : GroupOp {
   template <uint32_t kPairs, uint32_t kAtOnce>
   static __device__ __forceinline__ void run_heads(const Op& op, const Group& group) {
     const uint32_t groups = (op.num_heads + kAtOnce - 1) / kAtOnce, tasks = groups * op.num_rows;
-    const Norms<kPairs> norms{weights_of<kPairs>(op, group, group.tensor<&Op::q_norm, const uint16_t>()),
-                              weights_of<kPairs>(op, group, group.tensor<&Op::k_norm, const uint16_t>())};
+    const Norms<kPairs> norms{weights_of<kPairs>(group, group.tensor<&Op::q_norm, const uint16_t>()),
+                              weights_of<kPairs>(group, group.tensor<&Op::k_norm, const uint16_t>())};
     bool waited = false;
 #pragma unroll 1
     for (uint32_t task = group.warp; task < tasks; task += kConsumerWarps) {
@@ -129,31 +128,32 @@ struct DeviceOp<QkNormRope> : GroupOp {
                                                       const RowOfPass<kPairs>& row, uint32_t r,
                                                       uint32_t first) {
     const uint32_t end = op.first_head + op.num_heads, channel = group.lane * kPairs;
-    const float* from =
-        group.tensor<&Op::projected, const float>() + size_t{r} * projected_heads(op) * op.head_dim + channel;
+    const float* from = group.tensor<&Op::projected, const float>() +
+                        size_t{r} * projected_heads(group.shape.heads) * group.shape.heads.head_dim + channel;
     Pairs<kPairs> heads[kAtOnce];
 #pragma unroll
     for (uint32_t i = 0; i < kAtOnce; ++i) {
-      const float* head = from + size_t{min(first + i, end - 1)} * op.head_dim;
+      const float* head = from + size_t{min(first + i, end - 1)} * group.shape.heads.head_dim;
       load(heads[i].low, head);
-      load(heads[i].high, head + op.head_dim / 2);
+      load(heads[i].high, head + group.shape.heads.head_dim / 2);
     }
 #pragma unroll
     for (uint32_t i = 0; i < kAtOnce; ++i) {
       if (first + i >= end) break;
-      const ProjectedHead head = projected_head(op, first + i);
+      const ProjectedHead head = projected_head(group.shape.heads, first + i);
       if (head.part != HeadPart::kV) {
-        normalise(op, norms, head.part == HeadPart::kQ, heads[i]);
+        normalise(op, group, norms, head.part == HeadPart::kQ, heads[i]);
         rotate(heads[i], row.angles);
       }
       uint16_t* const to = place(op, group, head, row.block, row.token, r) + channel;
       store(to, heads[i].low);
-      store(to + op.head_dim / 2, heads[i].high);
+      store(to + group.shape.heads.head_dim / 2, heads[i].high);
     }
   }
 
   template <uint32_t kPairs>
-  static __device__ __forceinline__ void normalise(const Op& op, const Norms<kPairs>& norms, bool is_query,
+  static __device__ __forceinline__ void normalise(const Op& op, const Group& group,
+                                                   const Norms<kPairs>& norms, bool is_query,
                                                    Pairs<kPairs>& head) {
     // In the order of head_scale() (instructions/common/residual.h), without fused multiply-add.
     float sum = 0;
@@ -163,7 +163,7 @@ struct DeviceOp<QkNormRope> : GroupOp {
           __fadd_rn(__fmul_rn(head.low[i], head.low[i]), __fmul_rn(head.high[i], head.high[i]));
       sum = i == 0 ? squares : __fadd_rn(sum, squares);
     }
-    const float mean = residual::warp_sum(sum) / static_cast<float>(op.head_dim);
+    const float mean = residual::warp_sum(sum) / static_cast<float>(group.shape.heads.head_dim);
     const float scale = rsqrtf(mean + op.epsilon);
 #pragma unroll
     for (uint32_t i = 0; i < kPairs; ++i) {
@@ -186,10 +186,12 @@ struct DeviceOp<QkNormRope> : GroupOp {
                                                     const ProjectedHead& head, uint32_t block, uint32_t token,
                                                     uint32_t r) {
     if (head.part == HeadPart::kQ)
-      return group.tensor<&Op::q, uint16_t>() + (size_t{r} * op.q_heads + head.index) * op.head_dim;
+      return group.tensor<&Op::q, uint16_t>() +
+             (size_t{r} * group.shape.heads.q_heads + head.index) * group.shape.heads.head_dim;
     uint16_t* const cache = head.part == HeadPart::kK ? group.tensor<&Op::k_cache, uint16_t>()
                                                       : group.tensor<&Op::v_cache, uint16_t>();
-    return cache + kv_offset(block, head.index, token, op.kv_heads, op.head_dim);
+    return cache +
+           kv_offset(block, head.index, token, group.shape.heads.kv_heads, group.shape.heads.head_dim);
   }
 };
 

@@ -28,14 +28,7 @@ struct QkNormRope {
   TensorId v_cache;
   uint32_t first_head;
   uint32_t num_heads;
-  uint32_t head_dim;
-  uint32_t q_heads;
-  uint32_t kv_heads;
-  uint32_t max_context;
-  uint32_t kv_blocks;
   float epsilon;
-  uint32_t max_rows;
-  uint32_t max_sequences;
   uint32_t first_row = 0;
   uint32_t num_rows;
 
@@ -57,14 +50,7 @@ struct QkNormRope {
     v(&QkNormRope::v_cache, "v_cache", "out [kv_heads * head_dim, kv_blocks * 64] bf16");
     v(&QkNormRope::first_head, "first_head", "heads: of Q, then of K, then of V");
     v(&QkNormRope::num_heads, "num_heads", "heads");
-    v(&QkNormRope::head_dim, "head_dim", "channels");
-    v(&QkNormRope::q_heads, "q_heads", "heads");
-    v(&QkNormRope::kv_heads, "kv_heads", "heads");
-    v(&QkNormRope::max_context, "max_context", "tokens");
-    v(&QkNormRope::kv_blocks, "kv_blocks", "blocks of 64 tokens");
     v(&QkNormRope::epsilon, "epsilon", "of the RMS norm of a head");
-    v(&QkNormRope::max_rows, "max_rows", "rows of a pass");
-    v(&QkNormRope::max_sequences, "max_sequences", "sequences of a state: its slots");
     v(&QkNormRope::first_row, "first_row", "rows of the pass");
     v(&QkNormRope::num_rows, "num_rows", "rows of the pass");
   }
@@ -77,24 +63,26 @@ struct ProjectedHead {
   HeadPart part;
   uint32_t index;
 };
-constexpr ProjectedHead projected_head(const QkNormRope& op, uint32_t head) {
-  if (head < op.q_heads) return {HeadPart::kQ, head};
-  if (head < op.q_heads + op.kv_heads) return {HeadPart::kK, head - op.q_heads};
-  return {HeadPart::kV, head - op.q_heads - op.kv_heads};
+constexpr ProjectedHead projected_head(const HeadShape& heads, uint32_t head) {
+  if (head < heads.q_heads) return {HeadPart::kQ, head};
+  if (head < heads.q_heads + heads.kv_heads) return {HeadPart::kK, head - heads.q_heads};
+  return {HeadPart::kV, head - heads.q_heads - heads.kv_heads};
 }
-constexpr uint32_t projected_heads(const QkNormRope& op) {
-  return op.q_heads + 2 * op.kv_heads;
+constexpr uint32_t projected_heads(const HeadShape& heads) {
+  return heads.q_heads + 2 * heads.kv_heads;
 }
 
 inline void footprint(const QkNormRope& op, const StateView* state, FootprintBuilder<QkNormRope>& f) {
+  const HeadShape& heads = f.shape().heads;
+  const StateLimits& limits = f.shape().limits;
   const uint32_t end_head = op.first_head + op.num_heads;
-  const uint64_t d = op.head_dim;
+  const uint64_t d = heads.head_dim;
   f.read_rows<&QkNormRope::projected>(RowSet::kActive, op.first_head * d, end_head * d);
   f.read<&QkNormRope::q_norm>({0, 1, 0, d});
   f.read<&QkNormRope::k_norm>({0, 1, 0, d});
-  f.read<&QkNormRope::rope>({0, op.max_context, 0, d});
+  f.read<&QkNormRope::rope>({0, limits.max_context, 0, d});
   f.pass_rows<&QkNormRope::rows>();
-  f.read<&QkNormRope::block_table>({0, op.max_sequences, 0, blocks_for_tokens(op.max_context)});
+  f.read<&QkNormRope::block_table>({0, limits.sequences, 0, blocks_for_tokens(limits.max_context)});
   // Calls write(begin, end) for the channels of the instance's heads in a part of `count` heads, which
   // follows `before` heads of other parts.
   const auto heads_of = [&](uint32_t before, uint32_t count, auto&& write) {
@@ -102,18 +90,19 @@ inline void footprint(const QkNormRope& op, const StateView* state, FootprintBui
     const uint32_t end = end_head > before ? end_head - before : 0;
     if (begin < count && begin < end) write(begin * d, (end < count ? end : count) * d);
   };
-  heads_of(0, op.q_heads,
+  heads_of(0, heads.q_heads,
            [&](uint64_t begin, uint64_t end) { f.write_rows<&QkNormRope::q>(RowSet::kActive, begin, end); });
-  heads_of(op.q_heads, op.kv_heads, [&](uint64_t begin, uint64_t end) {
+  heads_of(heads.q_heads, heads.kv_heads, [&](uint64_t begin, uint64_t end) {
     write_new_tokens<&QkNormRope::k_cache>(op, state, f, begin, end);
   });
-  heads_of(op.q_heads + op.kv_heads, op.kv_heads, [&](uint64_t begin, uint64_t end) {
+  heads_of(heads.q_heads + heads.kv_heads, heads.kv_heads, [&](uint64_t begin, uint64_t end) {
     write_new_tokens<&QkNormRope::v_cache>(op, state, f, begin, end);
   });
 }
 
 inline Cost cost(const QkNormRope& op, const CostView& c) {
-  const uint64_t values = c.rows(op.first_row, op.num_rows) * op.num_heads * op.head_dim;
+  const HeadShape& heads = c.shape.heads;
+  const uint64_t values = c.rows(op.first_row, op.num_rows) * op.num_heads * heads.head_dim;
   return {.cached_bytes = values * (c.element_bytes(op.projected) + c.element_bytes(op.q)),
           .operations = 6 * values};
 }
@@ -123,22 +112,16 @@ inline PageNeed pages(const QkNormRope&) {
 }
 
 inline void check(const QkNormRope& op, OperandCheck& c) {
-  c.pass_rows(op.rows, op.max_rows);
-  c.rows_of_pass(op.first_row, op.num_rows, op.max_rows);
+  const HeadShape& heads = c.shape().heads;
+  c.pass_rows(op.rows);
+  c.rows_of_pass(op.first_row, op.num_rows);
   c.factor("epsilon", op.epsilon);
-  c.require(op.head_dim == 64 || op.head_dim == 128, "head_dim", op.head_dim, "64 or 128");
-  c.dimension("kv_heads", op.kv_heads, 1);
-  c.dimension("q_heads", op.q_heads, 1);
-  c.limit("max_context", op.max_context, &StateLimits::max_context);
-  c.limit("kv_blocks", op.kv_blocks, &StateLimits::kv_blocks);
+  c.heads();
   if (!c.ok()) return;
-  c.require(op.q_heads % op.kv_heads == 0, "q_heads", op.q_heads, "a multiple of kv_heads");
-  c.range("first_head", op.first_head, op.num_heads, projected_heads(op));
-  const uint64_t q_rows = uint64_t{op.q_heads} * op.head_dim;
-  const uint64_t kv_rows = uint64_t{op.kv_heads} * op.head_dim;
-  c.activation("projected", op.projected, DType::kF32, op.max_rows, q_rows + 2 * kv_rows);
-  c.tensor("q_norm", op.q_norm, DType::kBF16, TensorKind::kWeight, 1, op.head_dim);
-  c.tensor("k_norm", op.k_norm, DType::kBF16, TensorKind::kWeight, 1, op.head_dim);
+  c.range("first_head", op.first_head, op.num_heads, projected_heads(heads));
+  c.activation("projected", op.projected, DType::kF32, qkv_cols(heads));
+  c.tensor("q_norm", op.q_norm, DType::kBF16, TensorKind::kWeight, 1, heads.head_dim);
+  c.tensor("k_norm", op.k_norm, DType::kBF16, TensorKind::kWeight, 1, heads.head_dim);
   check_rotated_heads(op, c);
 }
 

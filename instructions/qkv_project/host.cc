@@ -23,7 +23,7 @@ void compute(const QkvProject& op, const HostMemory& m, Local& l) {
   const size_t count = size_t{op.num_units} * kUnitRows;
   l.y.resize(l.rows.size() * count);
   for (uint32_t n = 0; n < op.num_units; ++n) {
-    const WeightUnit unit = weight_unit(op, op.first_unit + n);
+    const WeightUnit unit = weight_unit(op, m.shape(), op.first_unit + n);
     const TensorId weights = op.*QkvProject::kWeights[unit.tensor];
     multiply_weights(m, all_columns(weights, size_t{unit.index} * kUnitRows, kUnitRows, op.hidden),
                      l.x.data(), l.rows.size(), l.y.data() + size_t{n} * kUnitRows, count);
@@ -32,11 +32,12 @@ void compute(const QkvProject& op, const HostMemory& m, Local& l) {
 }
 
 void store(const QkvProject& op, const HostMemory& m, Local& l) {
+  const HeadShape& heads = m.shape().heads;
   const size_t count = size_t{op.num_units} * kUnitRows;
   for (size_t r = 0; r < l.rows.size(); ++r) {
     const float* from = l.y.data() + r * count;
     std::copy(from, from + count,
-              m.data<float>(op.projected) + size_t{l.rows[r].index} * projected_cols(op) +
+              m.data<float>(op.projected) + size_t{l.rows[r].index} * qkv_cols(heads) +
                   size_t{op.first_unit} * kUnitRows);
   }
 }

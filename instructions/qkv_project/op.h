@@ -11,6 +11,7 @@
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
 #include "instructions/common/kernel_set.h"
+#include "instructions/common/qkv_heads.h"
 #include "instructions/common/residual.h"
 #include "instructions/product/product.h"
 #include "vm/layout/units.h"
@@ -28,13 +29,9 @@ struct QkvProject {
   uint32_t first_unit;
   uint32_t num_units;
   uint32_t hidden;
-  uint32_t q_rows;
-  uint32_t kv_rows;
   float epsilon;
-  uint32_t max_rows;
   uint32_t first_row = 0;
   uint32_t num_rows;
-  uint32_t square_cols = kSquareColsOfMatvec;
 
   static constexpr std::array kWeights = {&QkvProject::wq, &QkvProject::wk, &QkvProject::wv};
   static constexpr auto kInput = &QkvProject::weighted;
@@ -48,39 +45,31 @@ struct QkvProject {
   static constexpr void fields(V&& v) {
     v(&QkvProject::weighted, "weighted", "in [max_rows, hidden] bf16 or f16: residual * norm");
     v(&QkvProject::squares, "squares", "in [max_rows, hidden / square_cols] f32: of the residual");
-    v(&QkvProject::wq, "wq", "in [q_rows, hidden] bf16 or e4m3");
-    v(&QkvProject::wk, "wk", "in [kv_rows, hidden] bf16 or e4m3");
-    v(&QkvProject::wv, "wv", "in [kv_rows, hidden] bf16 or e4m3");
+    v(&QkvProject::wq, "wq", "in [q_heads * head_dim, hidden] bf16 or e4m3");
+    v(&QkvProject::wk, "wk", "in [kv_heads * head_dim, hidden] bf16 or e4m3");
+    v(&QkvProject::wv, "wv", "in [kv_heads * head_dim, hidden] bf16 or e4m3");
     v(&QkvProject::rows, "rows", "in: the pass's rows");
-    v(&QkvProject::projected, "projected", "out [max_rows, q_rows + 2 * kv_rows] f32");
+    v(&QkvProject::projected, "projected", "out [max_rows, (q_heads + 2 * kv_heads) * head_dim] f32");
     v(&QkvProject::first_unit, "first_unit", "units of 8 rows");
     v(&QkvProject::num_units, "num_units", "units of 8 rows");
     v(&QkvProject::hidden, "hidden", "columns");
-    v(&QkvProject::q_rows, "q_rows", "weight rows");
-    v(&QkvProject::kv_rows, "kv_rows", "weight rows");
     v(&QkvProject::epsilon, "epsilon", "of the RMS norm");
-    v(&QkvProject::max_rows, "max_rows", "rows of a pass");
     v(&QkvProject::first_row, "first_row", "rows of the pass");
     v(&QkvProject::num_rows, "num_rows", "rows of the pass");
-    v(&QkvProject::square_cols, "square_cols", "columns whose squares are added up together: 8 or 64");
   }
 };
 
-constexpr uint32_t projected_cols(const QkvProject& op) {
-  return op.q_rows + 2 * op.kv_rows;
-}
-
 // True if every tile of `units` units has rows of only one matrix.
-constexpr bool fills_tiles(const QkvProject& op, uint32_t units) {
-  return op.q_rows % (units * kUnitRows) == 0 && op.kv_rows % (units * kUnitRows) == 0;
+constexpr bool fills_tiles(const HeadShape& heads, uint32_t units) {
+  return heads.q_cols() % (units * kUnitRows) == 0 && heads.kv_cols() % (units * kUnitRows) == 0;
 }
 
-constexpr bool tile_halves_apart(const QkvProject& op) {
-  return !fills_tiles(op, kTileUnits);
+constexpr bool tile_halves_apart(const QkvProject&, const ProgramShape& shape) {
+  return !fills_tiles(shape.heads, kTileUnits);
 }
 
-constexpr WeightUnit weight_unit(const QkvProject& op, uint32_t unit) {
-  const uint32_t q_units = op.q_rows / kUnitRows, kv_units = op.kv_rows / kUnitRows;
+constexpr WeightUnit weight_unit(const QkvProject&, const ProgramShape& shape, uint32_t unit) {
+  const uint32_t q_units = shape.heads.q_cols() / kUnitRows, kv_units = shape.heads.kv_cols() / kUnitRows;
   if (unit < q_units) return {0, unit, q_units - unit};
   unit -= q_units;
   if (unit < kv_units) return {1, unit, kv_units - unit};
@@ -88,10 +77,11 @@ constexpr WeightUnit weight_unit(const QkvProject& op, uint32_t unit) {
   return {2, unit, kv_units - unit};
 }
 
-namespace qkv_project_detail {
+constexpr Product product(const QkvProject& op, const ProgramShape& shape) {
+  return whole_product(qkv_units(shape.heads), op.hidden);
+}
 
-// Each matrix has whole halves of a GEMM's tile (instructions/product/orders/sm90/tile_stream.cuh).
-inline constexpr uint32_t kRowsMultiple = 64;
+namespace qkv_project_detail {
 
 // Reads the part of rows [begin, end) that belongs to a matrix of `rows` rows, whose first is row `first` of
 // all.
@@ -104,38 +94,30 @@ void read_matrix(const QkvProject& op, FootprintBuilder<QkvProject>& f, uint64_t
 
 }  // namespace qkv_project_detail
 
-constexpr Product product(const QkvProject& op) {
-  return whole_product(projected_cols(op) / kUnitRows, op.hidden);
-}
-
 inline void footprint(const QkvProject& op, const StateView*, FootprintBuilder<QkvProject>& f) {
   const uint64_t begin = uint64_t{op.first_unit} * kUnitRows;
   const uint64_t end = begin + uint64_t{op.num_units} * kUnitRows;
   f.read_rows<&QkvProject::weighted>(RowSet::kActive, 0, op.hidden);
-  f.read_rows<&QkvProject::squares>(RowSet::kActive, 0, op.hidden / op.square_cols);
+  f.read_rows<&QkvProject::squares>(RowSet::kActive, 0, op.hidden / square_cols(f.shape().order));
   using qkv_project_detail::read_matrix;
-  read_matrix<&QkvProject::wq>(op, f, begin, end, 0, op.q_rows);
-  read_matrix<&QkvProject::wk>(op, f, begin, end, op.q_rows, op.kv_rows);
-  read_matrix<&QkvProject::wv>(op, f, begin, end, uint64_t{op.q_rows} + op.kv_rows, op.kv_rows);
+  const uint64_t q_rows = f.shape().heads.q_cols(), kv_rows = f.shape().heads.kv_cols();
+  read_matrix<&QkvProject::wq>(op, f, begin, end, 0, q_rows);
+  read_matrix<&QkvProject::wk>(op, f, begin, end, q_rows, kv_rows);
+  read_matrix<&QkvProject::wv>(op, f, begin, end, q_rows + kv_rows, kv_rows);
   f.pass_rows<&QkvProject::rows>();
   f.write_rows<&QkvProject::projected>(RowSet::kActive, begin, end);
 }
 
 inline void check(const QkvProject& op, OperandCheck& c) {
-  c.pass_rows(op.rows, op.max_rows);
-  c.rows_of_pass(op.first_row, op.num_rows, op.max_rows);
+  c.pass_rows(op.rows);
+  c.rows_of_pass(op.first_row, op.num_rows);
   c.dimension("hidden", op.hidden, kTileDim);
   c.factor("epsilon", op.epsilon);
-  c.dimension("q_rows", op.q_rows, qkv_project_detail::kRowsMultiple);
-  c.dimension("kv_rows", op.kv_rows, qkv_project_detail::kRowsMultiple);
+  check_qkv_units(op, c);
   if (!c.ok()) return;
-  const uint64_t cols = uint64_t{op.q_rows} + 2 * uint64_t{op.kv_rows};
-  c.range("first_unit", op.first_unit, op.num_units, cols / kUnitRows);
-  c.weighted_rows(op.weighted, op.squares, op.max_rows, op.hidden, op.square_cols);
-  c.weights("wq", op.wq, op.q_rows, op.hidden);
-  c.weights("wk", op.wk, op.kv_rows, op.hidden);
-  c.weights("wv", op.wv, op.kv_rows, op.hidden);
-  c.activation("projected", op.projected, DType::kF32, op.max_rows, cols);
+  c.weighted_rows(op.weighted, op.squares, op.hidden);
+  check_qkv_weights(op, c);
+  c.activation("projected", op.projected, DType::kF32, qkv_cols(c.shape().heads));
 }
 
 }  // namespace serval

@@ -12,7 +12,7 @@ struct ProductOp<QkvProject> {
   static __device__ __forceinline__ epilogues::StoreScaledSums epilogue(const Role& role,
                                                                         const QkvProject& op) {
     return {.sums = tensor<&QkvProject::projected, float>(*role.buffer),
-            .cols = projected_cols(op),
+            .cols = qkv_cols(role.s.shape.heads),
             .first_unit = op.first_unit,
             .num_units = op.num_units};
   }

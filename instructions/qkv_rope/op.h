@@ -32,17 +32,9 @@ struct QkvRope {
   uint32_t first_unit;
   uint32_t num_units;
   uint32_t hidden;
-  uint32_t head_dim;
-  uint32_t q_heads;
-  uint32_t kv_heads;
-  uint32_t max_context;
-  uint32_t kv_blocks;
   float epsilon;
-  uint32_t max_rows;
-  uint32_t max_sequences;
   uint32_t first_row = 0;
   uint32_t num_rows;
-  uint32_t square_cols = kSquareColsOfMatvec;
 
   static constexpr std::array kWeights = {&QkvRope::wq, &QkvRope::wk, &QkvRope::wv};
   static constexpr auto kInput = &QkvRope::weighted;
@@ -73,39 +65,39 @@ struct QkvRope {
     v(&QkvRope::first_unit, "first_unit", "units of 8 rows");
     v(&QkvRope::num_units, "num_units", "units of 8 rows");
     v(&QkvRope::hidden, "hidden", "columns");
-    v(&QkvRope::head_dim, "head_dim", "channels");
-    v(&QkvRope::q_heads, "q_heads", "heads");
-    v(&QkvRope::kv_heads, "kv_heads", "heads");
-    v(&QkvRope::max_context, "max_context", "tokens");
-    v(&QkvRope::kv_blocks, "kv_blocks", "blocks of 64 tokens");
     v(&QkvRope::epsilon, "epsilon", "of the RMS norm");
-    v(&QkvRope::max_rows, "max_rows", "rows of a pass");
-    v(&QkvRope::max_sequences, "max_sequences", "sequences of a state: its slots");
     v(&QkvRope::first_row, "first_row", "rows of the pass");
     v(&QkvRope::num_rows, "num_rows", "rows of the pass");
-    v(&QkvRope::square_cols, "square_cols", kSquareColsMeaning);
   }
 };
 
-constexpr Product product(const QkvRope& op) {
-  return whole_product(qkv_units(op), op.hidden);
+constexpr Product product(const QkvRope& op, const ProgramShape& shape) {
+  return whole_product(qkv_units(shape.heads), op.hidden);
+}
+
+constexpr WeightUnit weight_unit(const QkvRope&, const ProgramShape& shape, uint32_t unit) {
+  return weights_of_qkv_unit(shape.heads, unit);
+}
+
+constexpr bool tile_halves_apart(const QkvRope&, const ProgramShape& shape) {
+  return qkv_halves_apart(shape.heads);
 }
 
 inline void footprint(const QkvRope& op, const StateView* state, FootprintBuilder<QkvRope>& f) {
   f.read_rows<&QkvRope::weighted>(RowSet::kActive, 0, op.hidden);
-  f.read_rows<&QkvRope::squares>(RowSet::kActive, 0, op.hidden / columns_of_squares(op.square_cols));
+  f.read_rows<&QkvRope::squares>(RowSet::kActive, 0, op.hidden / square_cols(f.shape().order));
   read_qkv_weights(op, f, 0, op.hidden);
   touch_qkv_outputs(op, state, f);
 }
 
 inline void check(const QkvRope& op, OperandCheck& c) {
-  c.pass_rows(op.rows, op.max_rows);
-  c.rows_of_pass(op.first_row, op.num_rows, op.max_rows);
+  c.pass_rows(op.rows);
+  c.rows_of_pass(op.first_row, op.num_rows);
   c.dimension("hidden", op.hidden, kTileDim);
   c.factor("epsilon", op.epsilon);
   check_qkv_units(op, c);
   if (!c.ok()) return;
-  c.weighted_rows(op.weighted, op.squares, op.max_rows, op.hidden, op.square_cols);
+  c.weighted_rows(op.weighted, op.squares, op.hidden);
   check_qkv_weights(op, c);
   check_qkv_outputs(op, c);
 }

@@ -8,7 +8,6 @@ namespace serval::device {
 
 template <>
 struct ProductOp<QkvRope> {
-  static __device__ bool tile_in_range(const QkvRope& op) { return op.head_dim == 64 || op.head_dim == 128; }
   template <class Role>
   static __device__ __forceinline__ epilogues::RopeAndAppend<QkvRope> epilogue(const Role&,
                                                                                const QkvRope& op) {

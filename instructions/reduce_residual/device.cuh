@@ -20,17 +20,16 @@ struct DeviceOp<ReduceResidual> : GroupOp {
   static constexpr bool kStartsEarly = true;  // to find the destinations and the computed rows
 
   template <class Config>
-  static __device__ bool in_range(const Op& op) {
+  static __device__ bool in_range(const Op& op, const ProgramShape& program) {
     const uint32_t units = op.out_cols / kUnitRows;
     const bool good = op.ranks != 0 && op.ranks <= kMaxDevices && op.rank < op.ranks &&
                       op.first_unit < units && op.num_units <= units - op.first_unit;
     if constexpr (Config::kMultipliesTiles) {
-      return good && op.square_cols == kSquareColsOfTiles && op.num_units > 0 &&
-             op.num_units % kGroupUnits == 0 && kMostUnitsReduced % op.num_units == 0 &&
-             op.first_unit % op.num_units == 0 && units % op.num_units == 0 && rows_in_range(op) &&
-             op.num_rows <= kMostRows;
+      return good && op.num_units > 0 && op.num_units % kGroupUnits == 0 &&
+             kMostUnitsReduced % op.num_units == 0 && op.first_unit % op.num_units == 0 &&
+             units % op.num_units == 0 && rows_in_range(op, program) && op.num_rows <= kMostRows;
     }
-    return good && op.square_cols == kSquareColsOfMatvec && op.max_rows <= kTableRows;
+    return good && program.limits.rows <= kTableRows;
   }
 
   template <class Config>
@@ -172,7 +171,7 @@ struct DeviceOp<ReduceResidual> : GroupOp {
                                   .norm = group.tensor<&Op::norm, const uint16_t>(),
                                   .weighted = group.tensor_on<std::byte>(op.weighted, op.rank),
                                   .squares = group.tensor_on<float>(op.squares, op.rank),
-                                  .image_rows = op.max_rows,
+                                  .image_rows = group.shape.limits.rows,
                                   .cols = op.out_cols};
     const auto byte_offset = [](const void* tensor, const void* of_own) {
       return reinterpret_cast<int64_t>(tensor) - reinterpret_cast<int64_t>(of_own);

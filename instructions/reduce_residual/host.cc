@@ -20,8 +20,8 @@ void load(const ReduceResidual& op, const HostMemory& m, Local& l) {
   l.parts.clear();
   for (uint32_t k = 0; k < op.ranks; ++k) {
     for (const SelectedRow& r : l.rows) {
-      append_partial_sums(m, op.partial, op.square_cols, size_t{r.index} * op.out_cols + partial_col(op, k),
-                          num_cols(op), l.parts);
+      append_partial_sums(m, op.partial, size_t{r.index} * op.out_cols + partial_col(op, k), num_cols(op),
+                          l.parts);
     }
   }
   l.x.clear();
@@ -45,15 +45,15 @@ void compute(const ReduceResidual& op, const HostMemory&, Local& l) {
 }
 
 void store(const ReduceResidual& op, const HostMemory& m, Local& l) {
-  const size_t cols = num_cols(op), first = first_col(op);
+  const size_t cols = num_cols(op), first = first_col(op), of_square = square_cols(m.shape().order);
   for (size_t r = 0; r < l.rows.size(); ++r) {
     const float* from = l.x.data() + r * cols;
     const size_t row = l.rows[r].index;
     std::copy(from, from + cols, m.data<float>(op.residual) + row * op.out_cols + first);
     for (uint32_t k = 0; k < op.ranks; ++k) {
-      apply_norm(from, m.data<const uint16_t>(op.norm) + first, cols, op.square_cols,
+      apply_norm(from, m.data<const uint16_t>(op.norm) + first, cols, of_square,
                  m.data<uint16_t>(op.weighted.on(k)) + row * op.out_cols + first,
-                 m.data<float>(op.squares.on(k)) + (row * op.out_cols + first) / op.square_cols);
+                 m.data<float>(op.squares.on(k)) + (row * op.out_cols + first) / of_square);
     }
   }
 }

@@ -29,10 +29,8 @@ struct ReduceResidual {
   uint32_t rank;
   uint32_t ranks;
   uint32_t logits_only = 0;
-  uint32_t max_rows;
   uint32_t first_row = 0;
   uint32_t num_rows;
-  uint32_t square_cols = kSquareColsOfMatvec;
   uint32_t begins = 0;
 
   static constexpr KernelSet kKernels = {.one_device = false};
@@ -44,7 +42,7 @@ struct ReduceResidual {
   template <class V>
   static constexpr void fields(V&& v) {
     v(&ReduceResidual::partial, "partial",
-      "in [max_rows, out_cols] f32, or bf16 with square_cols 64: of this rank's slice, from each rank");
+      "in [max_rows, out_cols] f32, or bf16 in the order of tiles: of this rank's slice, from each rank");
     v(&ReduceResidual::rows, "rows", "in: the pass's rows");
     v(&ReduceResidual::norm, "norm", "in [1, out_cols] bf16: of the residual's next readers");
     v(&ReduceResidual::residual, "residual",
@@ -57,10 +55,8 @@ struct ReduceResidual {
     v(&ReduceResidual::rank, "rank", "rank that adds up");
     v(&ReduceResidual::ranks, "ranks", "ranks");
     v(&ReduceResidual::logits_only, "logits_only", "1: only rows of which logits are wanted; 0: all");
-    v(&ReduceResidual::max_rows, "max_rows", "rows of a pass");
     v(&ReduceResidual::first_row, "first_row", "rows of the pass");
     v(&ReduceResidual::num_rows, "num_rows", "rows of the pass");
-    v(&ReduceResidual::square_cols, "square_cols", "columns whose squares are added up together: 8 or 64");
     v(&ReduceResidual::begins, "begins", "1: the residual is the sum alone; 0: it is added to");
   }
 };
@@ -84,9 +80,10 @@ inline void footprint(const ReduceResidual& op, const StateView*, FootprintBuild
     f.write_rows<&ReduceResidual::residual>(rows, begin, end);
   else
     f.read_write_rows<&ReduceResidual::residual>(rows, begin, end);
+  const uint32_t of_square = square_cols(f.shape().order);
   for (uint32_t k = 0; k < op.ranks; ++k) {
     f.push_rows<&ReduceResidual::weighted>(k, rows, begin, end);
-    f.push_rows<&ReduceResidual::squares>(k, rows, begin / op.square_cols, end / op.square_cols);
+    f.push_rows<&ReduceResidual::squares>(k, rows, begin / of_square, end / of_square);
   }
 }
 
@@ -104,8 +101,8 @@ inline PageNeed pages(const ReduceResidual&) {
 }  // a few values a thread, in registers
 
 inline void check(const ReduceResidual& op, OperandCheck& c) {
-  c.pass_rows(op.rows, op.max_rows);
-  c.rows_of_pass(op.first_row, op.num_rows, op.max_rows);
+  c.pass_rows(op.rows);
+  c.rows_of_pass(op.first_row, op.num_rows);
   c.require(op.logits_only <= 1, "logits_only", op.logits_only, "0 or 1");
   c.require(op.begins <= 1, "begins", op.begins, "0 or 1");
   c.rank(op.rank, op.ranks);
@@ -114,14 +111,15 @@ inline void check(const ReduceResidual& op, OperandCheck& c) {
   const uint64_t units = op.out_cols / op.ranks / kUnitRows, first = op.rank * units;
   c.require(op.first_unit >= first, "first_unit", op.first_unit, "a unit of the rank's slice");
   c.range("first_unit", op.first_unit, op.num_units, first + units);
-  c.square_units(op.first_unit, op.num_units, op.square_cols);
-  c.activation("partial", op.partial, partial_sum_type(op.square_cols), op.max_rows, op.out_cols);
+  c.square_units(op.first_unit, op.num_units);
+  c.activation("partial", op.partial, partial_sum_type(c.shape().order), op.out_cols);
   c.tensor("norm", op.norm, DType::kBF16, TensorKind::kWeight, 1, op.out_cols);
-  c.activation("residual", op.residual, DType::kF32, op.max_rows, op.out_cols);
+  c.activation("residual", op.residual, DType::kF32, op.out_cols);
   if (!c.ok()) return;
-  c.require(op.out_cols % op.square_cols == 0, "square_cols", op.square_cols, "a divisor of the columns");
-  c.peers("weighted", op.weighted, DType::kBF16, op.max_rows, op.out_cols, product_image(op.square_cols));
-  c.peers("squares", op.squares, DType::kF32, op.max_rows, op.out_cols / op.square_cols);
+  const uint32_t of_square = square_cols(c.shape().order);
+  c.require(op.out_cols % of_square == 0, "out_cols", op.out_cols, "columns in whole sums of squares");
+  c.peers("weighted", op.weighted, DType::kBF16, op.out_cols, product_image(c.shape().order));
+  c.peers("squares", op.squares, DType::kF32, op.out_cols / of_square);
   c.on_rank("partial", op.partial, op.rank);
 }
 

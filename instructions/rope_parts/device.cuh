@@ -19,12 +19,11 @@ struct DeviceOp<RopeParts> : GroupOp {
   using Op = RopeParts;
   static constexpr bool kStartsEarly = true;  // to find the rows and destinations
 
-  static __device__ bool in_range(const Op& op) {
-    return (op.head_dim == 64 || op.head_dim == 128) && op.parts >= 1 && op.parts <= kMaxColumnParts &&
-           op.square_cols == kSquareColsOfTiles && op.hidden % kProjectedColsMultiple == 0 &&
+  static __device__ bool in_range(const Op& op, const ProgramShape& program) {
+    return op.parts >= 1 && op.parts <= kMaxColumnParts && op.hidden % kProjectedColsMultiple == 0 &&
            op.hidden <= kMostProjectedCols && op.first_unit % kLanes == 0 && op.num_units % kLanes == 0 &&
-           units_in_range(op.first_unit, op.num_units, qkv_units(op), qkv_units(op)) && rows_in_range(op) &&
-           op.num_rows <= kConsumerWarps * kWarpThreads;
+           units_in_range(op.first_unit, op.num_units, qkv_units(program.heads), qkv_units(program.heads)) &&
+           rows_in_range(op, program) && op.num_rows <= kConsumerWarps * kWarpThreads;
   }
 
   template <class Config>
@@ -79,14 +78,16 @@ struct DeviceOp<RopeParts> : GroupOp {
 
     Row() = default;
     __device__ __forceinline__ Row(const Op& op, const Group& group, uint32_t row, uint32_t end)
-        : index(row), query_row(row * op.q_heads), exists(row < end && row_is_active(group.rows[row])) {
+        : index(row),
+          query_row(row * group.shape.heads.q_heads),
+          exists(row < end && row_is_active(group.rows[row])) {
       if (!exists) return;
       const auto* table = group.tensor<&Op::block_table, const uint32_t>();
       position = group.rows[row].position;
-      const uint32_t block =
-          ptx::load_relaxed(table + size_t{group.rows[row].slot} * blocks_for_tokens(op.max_context) +
-                            position / kKvBlockTokens);
-      cache_row = block * op.kv_heads * kKvBlockTokens + position % kKvBlockTokens;
+      const uint32_t block = ptx::load_relaxed(
+          table + size_t{group.rows[row].slot} * blocks_for_tokens(group.shape.limits.max_context) +
+          position / kKvBlockTokens);
+      cache_row = block * group.shape.heads.kv_heads * kKvBlockTokens + position % kKvBlockTokens;
     }
     __device__ __forceinline__ Row from_lane(uint32_t lane) const {
       Row row;
@@ -133,26 +134,26 @@ struct DeviceOp<RopeParts> : GroupOp {
    public:
     __device__ __forceinline__ Unit(const Op& op, const Group& group, uint32_t unit)
         : parts_(op.parts),
-          cols_(qkv_cols(op)),
-          head_dim_(op.head_dim),
+          cols_(qkv_cols(group.shape.heads)),
+          head_dim_(group.shape.heads.head_dim),
           lane_(group.lane),
           from_(group.tensor<&Op::sums, const float>() + unit * kUnitRows) {
-      const QkvUnit is = qkv_unit(op, unit);
+      const QkvUnit is = qkv_unit(group.shape.heads, unit);
       turns_ = is.part != QkvPart::kV;
       in_cache_ = is.part != QkvPart::kQ;
       const uint32_t low = is.index * (turns_ ? kPairs : kUnitRows);
-      next_ = turns_ ? op.head_dim / 2 : kPairs;
+      next_ = turns_ ? group.shape.heads.head_dim / 2 : kPairs;
       to_ = (is.part == QkvPart::kQ   ? group.tensor<&Op::q, uint16_t>()
              : is.part == QkvPart::kK ? group.tensor<&Op::k_cache, uint16_t>()
                                       : group.tensor<&Op::v_cache, uint16_t>()) +
-            is.head * (in_cache_ ? kKvBlockTokens : 1) * op.head_dim + low;
+            is.head * (in_cache_ ? kKvBlockTokens : 1) * group.shape.heads.head_dim + low;
       angles_ = group.tensor<&Op::rope, const float>() + low;
       biases_ = nullptr;
       if (!has_biases(op)) return;
       biases_ = (is.part == QkvPart::kQ   ? group.tensor<&Op::q_bias, const uint16_t>()
                  : is.part == QkvPart::kK ? group.tensor<&Op::k_bias, const uint16_t>()
                                           : group.tensor<&Op::v_bias, const uint16_t>()) +
-                is.head * op.head_dim + low;
+                is.head * group.shape.heads.head_dim + low;
     }
 
     // Starts the copies of finish()'s inputs, which must be ready; always commits one group.

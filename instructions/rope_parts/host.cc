@@ -10,6 +10,7 @@ struct Local final : HostLocal, QkvOutputs {
 };
 
 void load(const RopeParts& op, const HostMemory& m, Local& l) {
+  const HeadShape& heads = m.shape().heads;
   select_rows(op, m, RowSet::kActive, l.rows);
   load_scales(m, op, l.rows, l.scales);
   blocks_of_rows(op, m, l.rows, l.blocks);
@@ -17,7 +18,7 @@ void load(const RopeParts& op, const HostMemory& m, Local& l) {
   for (const SelectedRow& r : l.rows) {
     for (size_t part = 0; part < op.parts; ++part) {
       const float* from =
-          m.data<const float>(op.sums) + (r.index * op.parts + part) * qkv_cols(op) + first_col(op);
+          m.data<const float>(op.sums) + (r.index * op.parts + part) * qkv_cols(heads) + first_col(op);
       l.parts.insert(l.parts.end(), from, from + num_cols(op));
     }
   }

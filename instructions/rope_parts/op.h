@@ -25,18 +25,10 @@ struct RopeParts {
   uint32_t first_unit;
   uint32_t num_units;
   uint32_t hidden;
-  uint32_t head_dim;
-  uint32_t q_heads;
-  uint32_t kv_heads;
   uint32_t parts;
-  uint32_t max_context;
-  uint32_t kv_blocks;
   float epsilon;
-  uint32_t max_rows;
-  uint32_t max_sequences;
   uint32_t first_row = 0;
   uint32_t num_rows;
-  uint32_t square_cols = kSquareColsOfMatvec;
 
   static constexpr KernelSet kKernels = {.vectors = false, .tile_order = false, .one_device = false};
 
@@ -63,18 +55,10 @@ struct RopeParts {
     v(&RopeParts::first_unit, "first_unit", "units of 8 rows");
     v(&RopeParts::num_units, "num_units", "units of 8 rows");
     v(&RopeParts::hidden, "hidden", "columns");
-    v(&RopeParts::head_dim, "head_dim", "channels");
-    v(&RopeParts::q_heads, "q_heads", "heads");
-    v(&RopeParts::kv_heads, "kv_heads", "heads");
     v(&RopeParts::parts, "parts", "parts that the columns are cut into");
-    v(&RopeParts::max_context, "max_context", "tokens");
-    v(&RopeParts::kv_blocks, "kv_blocks", "blocks of 64 tokens");
     v(&RopeParts::epsilon, "epsilon", "of the RMS norm");
-    v(&RopeParts::max_rows, "max_rows", "rows of a pass");
-    v(&RopeParts::max_sequences, "max_sequences", "sequences of a state: its slots");
     v(&RopeParts::first_row, "first_row", "rows of the pass");
     v(&RopeParts::num_rows, "num_rows", "rows of the pass");
-    v(&RopeParts::square_cols, "square_cols", "columns whose squares are added up together: 8 or 64");
   }
 };
 
@@ -82,10 +66,10 @@ inline void footprint(const RopeParts& op, const StateView* state, FootprintBuil
   const uint64_t begin = uint64_t{op.first_unit} * kUnitRows;
   const uint64_t end = begin + uint64_t{op.num_units} * kUnitRows;
   for (uint64_t part = 0; part < op.parts; ++part) {
-    const uint64_t first = part * qkv_cols(op);
+    const uint64_t first = part * qkv_cols(f.shape().heads);
     f.read_rows<&RopeParts::sums>(RowSet::kActive, first + begin, first + end);
   }
-  f.read_rows<&RopeParts::squares>(RowSet::kActive, 0, op.hidden / op.square_cols);
+  f.read_rows<&RopeParts::squares>(RowSet::kActive, 0, op.hidden / square_cols(f.shape().order));
   touch_qkv_outputs(op, state, f);
 }
 
@@ -100,14 +84,14 @@ inline PageNeed pages(const RopeParts&) {
 }  // a few values a thread, in registers
 
 inline void check(const RopeParts& op, OperandCheck& c) {
-  c.pass_rows(op.rows, op.max_rows);
-  c.rows_of_pass(op.first_row, op.num_rows, op.max_rows);
+  c.pass_rows(op.rows);
+  c.rows_of_pass(op.first_row, op.num_rows);
   c.dimension("hidden", op.hidden, kTileDim);
   c.factor("epsilon", op.epsilon);
   check_qkv_units(op, c);
   if (!c.ok()) return;
   check_qkv_parts(op, c);
-  c.squares(op.squares, op.max_rows, op.hidden, op.square_cols);
+  c.squares(op.squares, op.hidden);
   check_qkv_outputs(op, c);
 }
 

@@ -26,10 +26,10 @@ struct DeviceOp<Sample> : GroupOp {
   static constexpr bool kStartsEarly = true;  // parameters are ready before the logits
 
   template <class Config>
-  static __device__ bool in_range(const Sample& op) {
-    const bool rows = Config::kMultipliesTiles
-                          ? op.first_row < op.max_rows && op.num_rows <= op.max_rows - op.first_row
-                          : op.first_row < kTableRows && op.num_rows == 1;
+  static __device__ bool in_range(const Sample& op, const ProgramShape& program) {
+    const bool rows = Config::kMultipliesTiles ? op.first_row < program.limits.rows &&
+                                                     op.num_rows <= program.limits.rows - op.first_row
+                                               : op.first_row < kTableRows && op.num_rows == 1;
     return rows && op.record < op.records && op.vocab > 0 && op.vocab <= sample::kLastToken + 1;
   }
 
@@ -139,7 +139,8 @@ struct DeviceOp<Sample> : GroupOp {
   static __device__ __forceinline__ sample::Adjustments adjustments_of(const Sample& op, const Group& group,
                                                                        const sample::LogitsRow& row,
                                                                        const sample::UnitLogits& units) {
-    float* saved = group.tensor<&Sample::saved, float>() + op.record * saved_cols(op.vocab, op.max_context);
+    float* saved = group.tensor<&Sample::saved, float>() +
+                   op.record * saved_cols(op.vocab, group.shape.limits.max_context);
     return {group, row, units, reinterpret_cast<float2*>(saved)};
   }
   static __device__ __forceinline__ const SequenceSlot* slot_of(const Group& group, uint32_t index) {
@@ -149,8 +150,8 @@ struct DeviceOp<Sample> : GroupOp {
                                                                        uint32_t index) {
     const PassRow row = group.rows[index];
     const AdjustmentTable<const std::byte> table{group.tensor<&Sample::adjustments, const std::byte>(),
-                                                 op.max_context};
-    return {slot_of(group, index), table.of(row.slot), op.max_context, row.position + 1};
+                                                 group.shape.limits.max_context};
+    return {slot_of(group, index), table.of(row.slot), group.shape.limits.max_context, row.position + 1};
   }
 
   static __device__ __forceinline__ const uint32_t* mask_of(const Sample& op, const Group& group,

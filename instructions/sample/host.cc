@@ -33,14 +33,15 @@ struct Local final : HostLocal {
 };
 
 void load_adjustments(const Sample& op, const HostMemory& m, uint32_t slot_index, Draw& draw) {
+  const StateLimits& limits = m.shape().limits;
   const SequenceSlot& slot = draw.slot;
   const std::byte* table =
-      AdjustmentTable<const std::byte>{m.data<const std::byte>(op.adjustments), op.max_context}.of(
+      AdjustmentTable<const std::byte>{m.data<const std::byte>(op.adjustments), limits.max_context}.of(
           slot_index);
   const auto* biases = reinterpret_cast<const TokenBias*>(table);
   draw.biases.assign(biases, biases + std::min(slot.num_biases, kMaxLogitBiases));
   const auto* history = reinterpret_cast<const int32_t*>(table + kHistoryOffset);
-  const uint32_t end = std::min(slot.history_length, op.max_context);
+  const uint32_t end = std::min(slot.history_length, limits.max_context);
   const uint32_t begin = std::min({repetition_begin(slot), generation_begin(slot), end});
   draw.history.assign(history + begin, history + end);
 }

@@ -41,9 +41,6 @@ struct Sample {
   uint32_t first_row;
   uint32_t num_rows;
   uint32_t vocab;
-  uint32_t max_rows;
-  uint32_t max_sequences;
-  uint32_t max_context;
 
   static constexpr std::array kWindows = {&Sample::record, &Sample::first_row, &Sample::num_rows};
 
@@ -67,26 +64,24 @@ struct Sample {
     v(&Sample::first_row, "first_row", "rows of the pass");
     v(&Sample::num_rows, "num_rows", "rows of the pass");
     v(&Sample::vocab, "vocab", "tokens");
-    v(&Sample::max_rows, "max_rows", "rows of a pass");
-    v(&Sample::max_sequences, "max_sequences", "sequences of a state: its slots");
-    v(&Sample::max_context, "max_context", "positions of a sequence");
   }
 };
 
 inline void footprint(const Sample& op, const StateView* state, FootprintBuilder<Sample>& f) {
+  const StateLimits& limits = f.shape().limits;
   const uint64_t unit_cols = vocabulary_units(op.vocab) * kUnitSoftmaxCols;
   const uint64_t begin = op.first_row, end = begin + op.num_rows;
   f.pass_rows<&Sample::rows>();
   const auto write_saved = [&] {
     f.may_write<&Sample::saved>(
-        {op.record, uint64_t{op.record} + 1, 0, saved_cols(op.vocab, op.max_context)});
+        {op.record, uint64_t{op.record} + 1, 0, saved_cols(op.vocab, limits.max_context)});
   };
   const auto read_slots = [&](uint64_t first, uint64_t last) {
     f.read<&Sample::slots>({first, last, 0, sizeof(SequenceSlot)});
-    f.read<&Sample::adjustments>({first, last, 0, adjustment_bytes(op.max_context)});
+    f.read<&Sample::adjustments>({first, last, 0, adjustment_bytes(limits.max_context)});
     f.read<&Sample::masks>({first, last, 0, mask_pitch(op.vocab)});
   };
-  if (state == nullptr) read_slots(0, op.max_sequences);
+  if (state == nullptr) read_slots(0, limits.sequences);
   const auto touch = [&](uint64_t first, uint64_t last) {
     f.read<&Sample::logits>({first, last, 0, op.vocab}, Part::kLogitsRows);
     f.read<&Sample::unit_softmax>({first, last, 0, unit_cols}, Part::kLogitsRows);
@@ -120,19 +115,20 @@ inline PageNeed pages(const Sample&) {
 }  // a page of logits at a time
 
 inline void check(const Sample& op, OperandCheck& c) {
-  c.pass_rows(op.rows, op.max_rows);
+  const StateLimits& limits = c.shape().limits;
+  c.pass_rows(op.rows);
   c.limit("vocab", op.vocab, &StateLimits::vocab);
   c.rows_of_logits(op.first_row, op.num_rows);
   c.logits("logits", op.logits, op.vocab);
   c.logits("unit_softmax", op.unit_softmax, vocabulary_units(op.vocab) * kUnitSoftmaxCols);
-  c.slots(op.slots, op.max_sequences);
-  c.adjustments(op.adjustments, op.max_context);
+  c.slots(op.slots);
+  c.adjustments(op.adjustments);
   c.masks(op.masks);
   c.records_of_logits(op.record, op.records);
   c.tensor("saved", op.saved, DType::kF32, TensorKind::kActivation, op.records,
-           saved_cols(op.vocab, op.max_context));
+           saved_cols(op.vocab, limits.max_context));
   c.top_tokens("top", op.top);
-  c.tensor("sampled", op.sampled, DType::kBytes, TensorKind::kState, op.max_rows, sizeof(SampledToken));
+  c.tensor("sampled", op.sampled, DType::kBytes, TensorKind::kState, limits.rows, sizeof(SampledToken));
 }
 
 }  // namespace serval

@@ -25,7 +25,7 @@ template <class Op>
 void add_attention_boxes(const Op& op, std::vector<Boxes>& boxes) {
   if constexpr (requires { Op::kBoxedCaches; }) {
     for (const auto cache : Op::kBoxedCaches) boxes[(op.*cache).index] = {BoxKind::kKvBlocks};
-    boxes[(op.*Op::kBoxedQueries).index] = {BoxKind::kQueries, {}, op.head_dim};
+    boxes[(op.*Op::kBoxedQueries).index] = {BoxKind::kQueries};
   }
 }
 

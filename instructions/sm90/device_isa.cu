@@ -37,9 +37,9 @@ DeviceKernelChoice choice() {
           Config::kTraits.single_rows};
 }
 
-// Kernels of vectors assume that all inputs of products have the same image.
-std::string check_images(const Program& program, const Instruction& instruction, bool tile_order) {
-  const Image other = tile_order ? Image::kActivation : Image::kSlabs;
+// Kernels of vectors assume that all inputs of products have the image of the program's order.
+std::string check_images(const Program& program, const Instruction& instruction) {
+  const Image other = adds_as_tiles(program.order) ? Image::kActivation : Image::kSlabs;
   std::string wrong;
   for_own_tensors(program.tensors, instruction, [&](const FieldInfo& field, const Tensor& tensor) {
     if (tensor.image != other || !wrong.empty()) return;
@@ -51,9 +51,8 @@ std::string check_images(const Program& program, const Instruction& instruction,
 
 std::string check_on_device(const Program& program, const Instruction& instruction) {
   if (std::string wrong = check_instruction(program, instruction); !wrong.empty()) return wrong;
-  if (multiplies_tiles(program)) return "";
-  const bool tile_order = has_tile_order(program);
-  if (std::string wrong = check_images(program, instruction, tile_order); !wrong.empty() || tile_order)
+  if (program.order == Order::kTile) return "";
+  if (std::string wrong = check_images(program, instruction); !wrong.empty() || adds_as_tiles(program.order))
     return wrong;
   switch (static_cast<Opcode>(instruction.opcode)) {
     case Opcode::kPlannedAttention:
@@ -70,14 +69,13 @@ std::string check_on_device(const Program& program, const Instruction& instructi
 }
 
 std::vector<Boxes> boxes_of(const Program& program) {
-  const bool tiles = multiplies_tiles(program);
-  if (!tiles && !has_tile_order(program)) return {};
+  if (!adds_as_tiles(program.order)) return {};
   std::vector<Boxes> boxes(program.tensors.size());
   for (const Instruction& i : program.instructions) {
     with_operands(i, [&]<class Op>(const Op& op) {
       add_attention_boxes(op, boxes);
       if constexpr (HasProduct<Op>) {
-        if (tiles) add_product_boxes(op, boxes);
+        if (program.order == Order::kTile) add_product_boxes(op, boxes);
       }
     });
   }

@@ -22,7 +22,7 @@ template <class Op>
 struct NotCompiled : Op {};
 template <class Op>
 struct DeviceOp<NotCompiled<Op>> : GroupOp {
-  static __device__ bool in_range(const Op&) { return false; }
+  static __device__ bool in_range(const Op&, const ProgramShape&) { return false; }
   static __device__ void run(const Op&, const Group&) {}
 };
 

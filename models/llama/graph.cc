@@ -90,9 +90,7 @@ class Builder {
   template <class Op>
   void add_units_of_rank(Op op, uint32_t rank, Units units, TileShape tile, uint32_t rows,
                          uint16_t layer = kNoTag);
-  bool multiplies_tiles() const { return options_.tile_rows > 0; }
-  // True for programs of the arithmetic class of tiles.
-  bool adds_as_tiles() const { return multiplies_tiles() || options_.tile_order; }
+  bool multiplies_tiles() const { return order_ == Order::kTile; }
   TileShape whole_tile(uint32_t units) const { return {units, options_.tile_rows}; }
   // Tile of a matrix of `units` units. Only programs of tiles use it.
   TileShape tile_of(uint32_t units, uint32_t rows, uint32_t parts = 1) const {
@@ -168,11 +166,11 @@ class Builder {
 
   const LlamaConfig& config_;
   const GraphOptions& options_;
+  const Order order_;
   // intermediate_ and the heads are those of one rank.
-  const uint32_t hidden_, intermediate_, head_dim_, q_heads_, kv_heads_, vocab_;
-  const uint32_t q_rows_, kv_rows_;  // q_heads × head_dim, kv_heads × head_dim
+  const uint32_t hidden_, intermediate_, vocab_;
+  const HeadShape heads_;
   const float epsilon_;
-  const uint32_t square_cols_;
   const uint32_t projection_parts_;  // of the columns of Q, K and V (instructions/common/column_parts.h)
   uint32_t kv_blocks_;
   const uint32_t logit_rows_, drawing_rows_;
@@ -189,33 +187,32 @@ class Builder {
 Builder::Builder(const LlamaConfig& config, const GraphOptions& options)
     : config_(config),
       options_(options),
+      order_(options.tile_order      ? Order::kVectorInTileOrder
+             : options.tile_rows > 0 ? Order::kTile
+                                     : Order::kVector),
       hidden_(static_cast<uint32_t>(config.hidden_size)),
       intermediate_(static_cast<uint32_t>(config.intermediate_size) / options.ranks),
-      head_dim_(static_cast<uint32_t>(config.head_dim)),
-      q_heads_(static_cast<uint32_t>(config.num_heads) / options.ranks),
-      kv_heads_(kv_heads_of_rank(static_cast<uint32_t>(config.num_kv_heads), options.ranks)),
       vocab_(static_cast<uint32_t>(config.vocab_size)),
-      q_rows_(q_heads_ * head_dim_),
-      kv_rows_(kv_heads_ * head_dim_),
+      heads_{static_cast<uint32_t>(config.head_dim), static_cast<uint32_t>(config.num_heads) / options.ranks,
+             kv_heads_of_rank(static_cast<uint32_t>(config.num_kv_heads), options.ranks)},
       epsilon_(static_cast<float>(config.rms_norm_eps)),
-      square_cols_(options.tile_order      ? kSquareColsInTileOrder
-                   : options.tile_rows > 0 ? kSquareColsOfTiles
-                                           : kSquareColsOfMatvec),
       projection_parts_(options.ranks > 1 && options.tile_rows > 0 && !config.qk_norm
-                            ? projection_parts(q_rows_ + 2 * kv_rows_, hidden_)
+                            ? projection_parts(qkv_cols(heads_), hidden_)
                             : 1),
       kv_blocks_(options.kv_blocks > 0 ? options.kv_blocks
                                        : options.sequences * blocks_for_tokens(options.context)),
       logit_rows_(logit_rows({.rows = options.rows, .sequences = options.sequences})),
       drawing_rows_(drawing_rows({.rows = options.rows, .sequences = options.sequences})),
-      splits_(std::clamp(options.sms / kv_heads_, 1U, leaves_for_tokens(options.context))) {
+      splits_(std::clamp(options.sms / heads_.kv_heads, 1U, leaves_for_tokens(options.context))) {
   // A short sequence has a single leaf. With at least as many splits as slots, short sequences do not share a
   // split.
-  splits_ = std::max(splits_, std::min(options.sms / kv_heads_, options.sequences));
+  splits_ = std::max(splits_, std::min(options.sms / heads_.kv_heads, options.sequences));
   for (WeightSpec& spec : llama_weights(config)) weights_.emplace(spec.name, std::move(spec));
 }
 
 Graph Builder::build() {
+  graph_.order = order_;
+  graph_.heads = heads_;
   graph_.limits = {vocab_, options_.context, kv_blocks_, options_.rows, options_.sequences};
   graph_.metadata["model"] = config_.name;
   graph_.metadata["layers"] = std::to_string(config_.num_layers);
@@ -248,11 +245,12 @@ TensorId Builder::on_each_rank(Tensor tensor) {
 
 TensorId Builder::weight(const std::string& name) {
   const WeightSpec& spec = weights_.at(name);
-  const TensorId first = on_each_rank({.name = name,
-                                       .dtype = spec.dtype,
-                                       .kind = TensorKind::kWeight,
-                                       .row_order = spec.row_order,
-                                       .head_dim = spec.row_order == RowOrder::kRotaryPairs ? head_dim_ : 0});
+  const TensorId first =
+      on_each_rank({.name = name,
+                    .dtype = spec.dtype,
+                    .kind = TensorKind::kWeight,
+                    .row_order = spec.row_order,
+                    .head_dim = spec.row_order == RowOrder::kRotaryPairs ? heads_.head_dim : 0});
   for (uint32_t rank = 0; rank < options_.ranks; ++rank) {
     const WeightPart part = part_of_rank(spec, rank, options_.ranks);
     Tensor& tensor = graph_.tensors[first.index + rank];
@@ -285,7 +283,7 @@ TensorId Builder::product_input(const char* name, uint64_t cols, DType weights) 
                        .cols = cols,
                        .dtype = weights == DType::kE4M3 ? DType::kF16 : DType::kBF16,
                        .kind = TensorKind::kActivation,
-                       .image = product_image(square_cols_)});
+                       .image = product_image(order_)});
 }
 
 TensorId Builder::sampling_activation(const char* name, uint64_t rows, uint64_t cols) {
@@ -295,12 +293,12 @@ TensorId Builder::sampling_activation(const char* name, uint64_t rows, uint64_t 
 
 TensorId Builder::cache(const std::string& name) {
   return on_each_rank({.name = name,
-                       .rows = kv_rows_,
+                       .rows = heads_.kv_cols(),
                        .cols = uint64_t{kv_blocks_} * kKvBlockTokens,
                        .dtype = DType::kBF16,
                        .kind = TensorKind::kKvCache,
                        .image = Image::kKvBlocks,
-                       .head_dim = head_dim_});
+                       .head_dim = heads_.head_dim});
 }
 
 template <class Fn>
@@ -335,33 +333,32 @@ void Builder::add_state() {
                                .cols = blocks_for_tokens(options_.context),
                                .dtype = DType::kI32,
                                .kind = TensorKind::kState});
-  if (adds_as_tiles()) items_ = state(state_tensor::kAttention, 1, attention_list_bytes(options_.rows));
+  if (adds_as_tiles(order_)) items_ = state(state_tensor::kAttention, 1, attention_list_bytes(options_.rows));
 }
 
 void Builder::add_activations() {
   const uint32_t rows = options_.rows;
-  const PartialLayout partial{splits_, q_heads_ / kv_heads_, head_dim_, whole_row_tiles(rows)};
+  const PartialLayout partial{splits_, heads_.group_heads(), heads_.head_dim, whole_row_tiles(rows)};
   residual_ = activation(llama_tensor::kResidual, DType::kF32, rows, hidden_);
   weighted_ = product_input(llama_tensor::kWeighted, hidden_, config_.formats.layers);
   head_input_ = config_.formats.lm_head == config_.formats.layers
                     ? weighted_
                     : product_input(llama_tensor::kHeadInput, hidden_, config_.formats.lm_head);
-  squares_ =
-      activation(llama_tensor::kSquares, DType::kF32, rows, hidden_ / columns_of_squares(square_cols_));
+  squares_ = activation(llama_tensor::kSquares, DType::kF32, rows, hidden_ / square_cols(order_));
   if (config_.qk_norm || projection_parts_ > 1) {
     projected_ = activation(llama_tensor::kProjected, DType::kF32, rows,
-                            uint64_t{projection_parts_} * (q_rows_ + 2 * kv_rows_));
+                            uint64_t{projection_parts_} * qkv_cols(heads_));
   }
-  query_ = activation(llama_tensor::kQuery, DType::kBF16, rows, q_rows_);
-  const PlaceLayout places{q_heads_ / kv_heads_, head_dim_};
-  partial_ = adds_as_tiles()
+  query_ = activation(llama_tensor::kQuery, DType::kBF16, rows, heads_.q_cols());
+  const PlaceLayout places{heads_.group_heads(), heads_.head_dim};
+  partial_ = adds_as_tiles(order_)
                  ? activation(llama_tensor::kPartial, DType::kF32, kAttentionPlaces, places.cols())
-                 : activation(llama_tensor::kPartial, DType::kF32, partial.rows_of_all(kv_heads_),
+                 : activation(llama_tensor::kPartial, DType::kF32, partial.rows_of_all(heads_.kv_heads),
                               partial.cols(options_.context));
-  attention_ = product_input(llama_tensor::kAttention, q_rows_, config_.formats.layers);
+  attention_ = product_input(llama_tensor::kAttention, heads_.q_cols(), config_.formats.layers);
   mlp_ = product_input(llama_tensor::kMlp, intermediate_, config_.formats.layers);
   if (options_.ranks > 1)
-    exchange_ = activation(llama_tensor::kExchange, partial_sum_type(square_cols_), rows, hidden_);
+    exchange_ = activation(llama_tensor::kExchange, partial_sum_type(order_), rows, hidden_);
   logits_ = sampling_activation(model_tensor::kLogits, logit_rows_, vocab_);
   unit_softmax_ = sampling_activation(llama_tensor::kUnitSoftmax, logit_rows_,
                                       vocabulary_units(vocab_) * kUnitSoftmaxCols);
@@ -369,14 +366,14 @@ void Builder::add_activations() {
       sampling_activation(llama_tensor::kSavedLogits, sample_records(), saved_cols(vocab_, options_.context));
   rope_ = on_each_rank({.name = llama_tensor::kRope,
                         .rows = options_.context,
-                        .cols = head_dim_,
+                        .cols = heads_.head_dim,
                         .dtype = DType::kF32,
                         .kind = TensorKind::kConstant});
   embedding_ = weight(llama_tensor::kEmbedding);
 }
 
 uint32_t Builder::pair_units(uint32_t units, uint32_t rows) const {
-  if (!multiplies_tiles() || !takes_wide_tiles(options_.rows, head_dim_)) return kUnitsOfPairTile;
+  if (!multiplies_tiles() || !takes_wide_tiles(options_.rows, heads_.head_dim)) return kUnitsOfPairTile;
   // The busiest SM decides when a stage ends. A wide tile is twice the work, so use wide tiles only if they
   // halve the number of tiles on that SM.
   const auto tiles_of_busiest_sm = [&](uint32_t tile_units) {
@@ -436,9 +433,7 @@ void Builder::embed() {
                   .num_units = hidden_ / kUnitRows,
                   .hidden = hidden_,
                   .vocab = vocab_,
-                  .max_rows = options_.rows,
-                  .num_rows = options_.rows,
-                  .square_cols = square_cols_};
+                  .num_rows = options_.rows};
   graph_.begin_stage("embed");
   add_embedding(all, 0);
 }
@@ -455,9 +450,7 @@ void Builder::embed_push() {
                .num_tokens = 0,
                .rank = 0,
                .ranks = options_.ranks,
-               .max_rows = options_.rows,
-               .num_rows = options_.rows,
-               .square_cols = square_cols_};
+               .num_rows = options_.rows};
   for_ranks("embed_push", [&](uint32_t rank) {
     const VocabularyShare share = vocabulary_share(vocab_, rank, options_.ranks);
     op.first_token = static_cast<uint32_t>(share.first);
@@ -496,14 +489,14 @@ void Builder::layer(uint16_t index) {
   } else {
     qkv_rope(index, prefix, k_cache, v_cache);
   }
-  if (adds_as_tiles()) {
+  if (adds_as_tiles(order_)) {
     planned_attention(index, k_cache, v_cache);
     if (!attention_is_whole(options_.context)) planned_merge(index);
   } else {
     attention(index, k_cache, v_cache);
     attention_merge(index);
   }
-  add_to_residual(index, prefix + "self_attn.o_proj.weight", attention_, q_rows_,
+  add_to_residual(index, prefix + "self_attn.o_proj.weight", attention_, heads_.q_cols(),
                   {weight(prefix + "post_attention_layernorm.weight"), weighted_});
   gate_up_silu(index, prefix);
   add_to_residual(index, prefix + "mlp.down_proj.weight", mlp_, intermediate_, norm_before(index + 1));
@@ -516,7 +509,7 @@ Builder::NextNorm Builder::norm_before(int index) {
 
 template <class Op>
 void Builder::add_projections(const char* name, const Op& op, uint16_t layer) {
-  const uint32_t units = (q_rows_ + 2 * kv_rows_) / kUnitRows;
+  const uint32_t units = qkv_units(heads_);
   add_units(fmt::format("layer {} {}", layer, name), op, units,
             tile_of(units, options_.rows, projection_parts_), options_.rows, layer);
 }
@@ -536,16 +529,8 @@ void Builder::qkv_rope(uint16_t layer, const std::string& prefix, TensorId k_cac
              .first_unit = 0,
              .num_units = 0,
              .hidden = hidden_,
-             .head_dim = head_dim_,
-             .q_heads = q_heads_,
-             .kv_heads = kv_heads_,
-             .max_context = options_.context,
-             .kv_blocks = kv_blocks_,
              .epsilon = epsilon_,
-             .max_rows = options_.rows,
-             .max_sequences = options_.sequences,
-             .num_rows = options_.rows,
-             .square_cols = square_cols_};
+             .num_rows = options_.rows};
   if (config_.qkv_bias) {
     op.q_bias = weight(prefix + "self_attn.q_proj.bias");
     op.k_bias = weight(prefix + "self_attn.k_proj.bias");
@@ -567,12 +552,8 @@ void Builder::project_parts(const QkvRope& op, uint16_t layer) {
                               .first_unit = 0,
                               .num_units = 0,
                               .hidden = op.hidden,
-                              .head_dim = op.head_dim,
-                              .q_heads = op.q_heads,
-                              .kv_heads = op.kv_heads,
                               .part = 0,
                               .parts = projection_parts_,
-                              .max_rows = op.max_rows,
                               .num_rows = op.num_rows},
                   layer);
 }
@@ -592,18 +573,10 @@ void Builder::rope_parts(const QkvRope& op, uint16_t layer) {
                       .first_unit = 0,
                       .num_units = 0,
                       .hidden = op.hidden,
-                      .head_dim = op.head_dim,
-                      .q_heads = op.q_heads,
-                      .kv_heads = op.kv_heads,
                       .parts = projection_parts_,
-                      .max_context = op.max_context,
-                      .kv_blocks = op.kv_blocks,
                       .epsilon = op.epsilon,
-                      .max_rows = op.max_rows,
-                      .max_sequences = op.max_sequences,
-                      .num_rows = op.num_rows,
-                      .square_cols = op.square_cols};
-  const uint32_t units = qkv_units(op);
+                      .num_rows = op.num_rows};
+  const uint32_t units = qkv_units(heads_);
   add_units(fmt::format("layer {} rope_parts", layer), all, units,
             added_shape(units, options_.rows, options_.tile_rows, options_.sms), options_.rows, layer);
 }
@@ -619,17 +592,13 @@ void Builder::qkv_project(uint16_t layer, const std::string& prefix) {
                       .first_unit = 0,
                       .num_units = 0,
                       .hidden = hidden_,
-                      .q_rows = q_rows_,
-                      .kv_rows = kv_rows_,
                       .epsilon = epsilon_,
-                      .max_rows = options_.rows,
-                      .num_rows = options_.rows,
-                      .square_cols = square_cols_};
+                      .num_rows = options_.rows};
   add_projections("qkv_project", op, layer);
 }
 
 void Builder::qk_norm_rope(uint16_t layer, const std::string& prefix, TensorId k_cache, TensorId v_cache) {
-  const uint32_t heads = q_heads_ + 2 * kv_heads_;
+  const uint32_t heads = heads_.q_heads + 2 * heads_.kv_heads;
   const QkNormRope all{.projected = projected_,
                        .q_norm = weight(prefix + "self_attn.q_norm.weight"),
                        .k_norm = weight(prefix + "self_attn.k_norm.weight"),
@@ -641,14 +610,7 @@ void Builder::qk_norm_rope(uint16_t layer, const std::string& prefix, TensorId k
                        .v_cache = v_cache,
                        .first_head = 0,
                        .num_heads = heads,
-                       .head_dim = head_dim_,
-                       .q_heads = q_heads_,
-                       .kv_heads = kv_heads_,
-                       .max_context = options_.context,
-                       .kv_blocks = kv_blocks_,
                        .epsilon = epsilon_,
-                       .max_rows = options_.rows,
-                       .max_sequences = options_.sequences,
                        .num_rows = options_.rows};
   for_ranks(fmt::format("layer {} qk_norm_rope", layer), [&](uint32_t rank) {
     QkNormRope op = all;
@@ -670,7 +632,7 @@ void Builder::qk_norm_rope(uint16_t layer, const std::string& prefix, TensorId k
 
 void Builder::attention(uint16_t layer, TensorId k_cache, TensorId v_cache) {
   for_ranks(fmt::format("layer {} attention", layer), [&](uint32_t rank) {
-    for (uint32_t head = 0; head < kv_heads_; ++head) {
+    for (uint32_t head = 0; head < heads_.kv_heads; ++head) {
       for (uint32_t split = 0; split < splits_; ++split) {
         add(Attention{.q = query_,
                       .k_cache = k_cache,
@@ -681,14 +643,7 @@ void Builder::attention(uint16_t layer, TensorId k_cache, TensorId v_cache) {
                       .kv_head = head,
                       .split = split,
                       .splits = splits_,
-                      .head_dim = head_dim_,
-                      .q_heads = q_heads_,
-                      .kv_heads = kv_heads_,
-                      .max_context = options_.context,
-                      .kv_blocks = kv_blocks_,
-                      .scale = 1.0F / std::sqrt(static_cast<float>(head_dim_)),
-                      .max_rows = options_.rows,
-                      .max_sequences = options_.sequences},
+                      .scale = 1.0F / std::sqrt(static_cast<float>(heads_.head_dim))},
             rank, layer);
       }
     }
@@ -697,18 +652,13 @@ void Builder::attention(uint16_t layer, TensorId k_cache, TensorId v_cache) {
 
 void Builder::attention_merge(uint16_t layer) {
   for_ranks(fmt::format("layer {} attention_merge", layer), [&](uint32_t rank) {
-    split(q_heads_, options_.sms, [&](uint32_t first, uint32_t count) {
+    split(heads_.q_heads, options_.sms, [&](uint32_t first, uint32_t count) {
       add(AttentionMerge{.partial = partial_,
                          .rows = rows_,
                          .output = attention_,
                          .first_head = first,
                          .num_heads = count,
-                         .splits = splits_,
-                         .head_dim = head_dim_,
-                         .q_heads = q_heads_,
-                         .kv_heads = kv_heads_,
-                         .max_context = options_.context,
-                         .max_rows = options_.rows},
+                         .splits = splits_},
           rank, layer);
     });
   });
@@ -728,14 +678,7 @@ void Builder::planned_attention(uint16_t layer, TensorId k_cache, TensorId v_cac
                            .record = record,
                            .records = options_.sms,
                            .places = kAttentionPlaces,
-                           .head_dim = head_dim_,
-                           .q_heads = q_heads_,
-                           .kv_heads = kv_heads_,
-                           .max_context = options_.context,
-                           .kv_blocks = kv_blocks_,
-                           .scale = 1.0F / std::sqrt(static_cast<float>(head_dim_)),
-                           .max_rows = options_.rows,
-                           .max_sequences = options_.sequences},
+                           .scale = 1.0F / std::sqrt(static_cast<float>(heads_.head_dim))},
           rank, layer);
     }
   });
@@ -750,13 +693,7 @@ void Builder::planned_merge(uint16_t layer) {
                        .output = attention_,
                        .record = record,
                        .records = options_.sms,
-                       .places = kAttentionPlaces,
-                       .head_dim = head_dim_,
-                       .q_heads = q_heads_,
-                       .kv_heads = kv_heads_,
-                       .max_context = options_.context,
-                       .max_rows = options_.rows,
-                       .max_sequences = options_.sequences},
+                       .places = kAttentionPlaces},
           rank, layer);
     }
   });
@@ -771,7 +708,7 @@ void Builder::add_to_residual(uint16_t layer, const std::string& name, TensorId 
     return;
   }
   const uint32_t units = hidden_ / kUnitRows, rows = computed_rows(layer);
-  const uint32_t parts = adds_as_tiles() ? matrix_parts(hidden_, in_cols) : 1;
+  const uint32_t parts = adds_as_tiles(order_) ? matrix_parts(hidden_, in_cols) : 1;
   const ResidualProduct product{.weights = weight(name),
                                 .input = input,
                                 .next = next,
@@ -801,9 +738,7 @@ void Builder::matvec_residual(const ResidualProduct& product) {
                     .in_cols = product.in_cols,
                     .out_cols = hidden_,
                     .logits_only = logits_only(product.layer),
-                    .max_rows = options_.rows,
                     .num_rows = options_.rows,
-                    .square_cols = square_cols_,
                     .parts = product.parts};
   add_units(
       fmt::format("layer {} matvec_residual {}", product.layer, graph_.tensors[product.input.index].name), op,
@@ -822,7 +757,6 @@ void Builder::matvec_parts(const ResidualProduct& product) {
                 .first_col = 0,
                 .num_cols = 0,
                 .logits_only = logits_only(product.layer),
-                .max_rows = options_.rows,
                 .num_rows = options_.rows};
   graph_.begin_stage(
       fmt::format("layer {} matvec_part {}", product.layer, graph_.tensors[product.input.index].name));
@@ -851,9 +785,7 @@ void Builder::add_parts(const ResidualProduct& product) {
               .first_unit = 0,
               .num_units = 0,
               .logits_only = logits_only(product.layer),
-              .max_rows = options_.rows,
-              .num_rows = options_.rows,
-              .square_cols = square_cols_};
+              .num_rows = options_.rows};
   graph_.begin_stage(
       fmt::format("layer {} add_parts {}", product.layer, graph_.tensors[product.input.index].name));
   const uint32_t units = hidden_ / kUnitRows, tile = product.tile.units;
@@ -890,9 +822,7 @@ void Builder::matvec_push(uint16_t layer, const std::string& name, TensorId inpu
                 .rank = 0,
                 .ranks = options_.ranks,
                 .logits_only = logits_only(layer),
-                .max_rows = options_.rows,
-                .num_rows = options_.rows,
-                .square_cols = square_cols_};
+                .num_rows = options_.rows};
   const uint32_t units = hidden_ / kUnitRows, rows = computed_rows(layer);
   for_ranks(fmt::format("layer {} matvec_push {}", layer, graph_.tensors[input.index].name),
             [&](uint32_t rank) {
@@ -914,9 +844,7 @@ void Builder::reduce_residual(std::string stage, uint16_t layer, NextNorm next, 
                     .rank = 0,
                     .ranks = options_.ranks,
                     .logits_only = logits_only(layer),
-                    .max_rows = options_.rows,
                     .num_rows = options_.rows,
-                    .square_cols = square_cols_,
                     .begins = begins};
   const uint32_t units = hidden_ / options_.ranks / kUnitRows, rows = computed_rows(layer);
   const TileShape tile = multiplies_tiles() ? reduction_shape(units, rows, options_.tile_rows, options_.sms)
@@ -940,9 +868,7 @@ void Builder::gate_up_silu(uint16_t layer, const std::string& prefix) {
                 .intermediate = intermediate_,
                 .epsilon = epsilon_,
                 .logits_only = logits_only(layer),
-                .max_rows = options_.rows,
-                .num_rows = options_.rows,
-                .square_cols = square_cols_};
+                .num_rows = options_.rows};
   const uint32_t units = intermediate_ / kUnitRows, rows = computed_rows(layer);
   add_units(fmt::format("layer {} gate_up_silu", layer), op, units, whole_tile(pair_units(units, rows)), rows,
             layer);
@@ -960,9 +886,7 @@ void Builder::lm_head() {
             .hidden = hidden_,
             .vocab = vocab_,
             .epsilon = epsilon_,
-            .max_rows = options_.rows,
-            .num_rows = logit_rows_,
-            .square_cols = square_cols_};
+            .num_rows = logit_rows_};
   const uint64_t units = vocabulary_units(vocab_);
   for_ranks("lm_head", [&](uint32_t rank) {
     const PieceRange own = pieces_of_rank(units, rank, options_.ranks);
@@ -988,10 +912,7 @@ void Builder::sample_and_advance() {
             .records = sample_records(),
             .first_row = 0,
             .num_rows = 0,
-            .vocab = vocab_,
-            .max_rows = options_.rows,
-            .max_sequences = options_.sequences,
-            .max_context = options_.context};
+            .vocab = vocab_};
   const auto add_rows = [&](uint32_t begin, uint32_t end) {
     op.record = 0;
     split(end - begin, sample_records(), [&](uint32_t first, uint32_t count) {
@@ -1011,11 +932,7 @@ void Builder::sample_and_advance() {
                      .slots = slots_,
                      .control = control_,
                      .output = output_,
-                     .adjustments = adjustments_,
-                     .max_rows = options_.rows,
-                     .logit_rows = logit_rows_,
-                     .max_sequences = options_.sequences,
-                     .max_context = options_.context});
+                     .adjustments = adjustments_});
 }
 
 void Builder::push_state() {
@@ -1024,8 +941,7 @@ void Builder::push_state() {
     graph_.add(PushState{.rows = rows_,
                          .control = control_,
                          .peer_rows = {rows_.index + rank},
-                         .peer_control = {control_.index + rank},
-                         .max_rows = options_.rows});
+                         .peer_control = {control_.index + rank}});
   }
 }
 

@@ -144,19 +144,23 @@ uint64_t share_of_cache(const Program& program, const Touched& t, uint64_t token
 // The work of an instruction, without its pushes.
 Work own_work(const Program& program, const Instruction& instruction, const Pass& pass, Touched& t) {
   const Cost cost = op_info(instruction.opcode)
-                        .cost(instruction, program.tensors,
+                        .cost(instruction, program, program.tensors,
                               {.rows = pass.active_rows(), .context_tokens = pass.mean_context_tokens()});
   // Weights of which every element is used are streamed. Of a table, only some rows are looked up.
-  const bool tiles = multiplies_tiles(program), tile_order = has_tile_order(program);
   if (t.weight_elements > 0 && cost.operations >= t.weight_elements) {
-    if (tiles) return tile_of(program, instruction, t);
-    return tile_order ? chains_of(program, instruction, t, pass.active_rows())
-                      : stream_of(program, t, pass.active_rows());
+    switch (program.order) {
+      case Order::kTile:
+        return tile_of(program, instruction, t);
+      case Order::kVectorInTileOrder:
+        return chains_of(program, instruction, t, pass.active_rows());
+      case Order::kVector:
+        return stream_of(program, t, pass.active_rows());
+    }
   }
   Work work{.kind = Work::Kind::kGroup};
   work.operations = cost.operations;
   work.bytes = t.weight_elements > 0 ? cost.bytes : covered_bytes(program, t.reads);
-  if ((tiles || tile_order) && t.reads_cache)
+  if (adds_as_tiles(program.order) && t.reads_cache)
     work.bytes = std::min(work.bytes, share_of_cache(program, t, pass.tokens()));
   work.from_hbm = t.weight_elements > 0 || t.reads_cache;
   work.starts_early = t.reads_cache && work.bytes > 0;
@@ -238,7 +242,7 @@ Work work_of(const Program& program, const Instruction& instruction, const Pass&
              const BlockTable& blocks) {
   const StateView view = pass.view(blocks);
   Footprint footprint;
-  op_info(instruction.opcode).footprint(instruction, &view, footprint);
+  op_info(instruction.opcode).footprint(instruction, program, &view, footprint);
   Touched t = touched_by(program, footprint);
   if (t.written == 0) return {};
   Work work = own_work(program, instruction, pass, t);

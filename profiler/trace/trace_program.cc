@@ -54,13 +54,14 @@ void add_pushes(const Program& program, const Footprint& footprint, uint32_t ran
 }  // namespace
 
 const TraceIsa& trace_isa() {
-  static const TraceIsa isa{
-      op_name,
-      [](const Program& program, const Instruction& i, const CostContext& c) {
-        return op_info(i.opcode).cost(i, program.tensors, c);
-      },
-      format_instruction,
-      [](const Instruction& i, Footprint& out) { op_info(i.opcode).footprint(i, nullptr, out); }};
+  static const TraceIsa isa{op_name,
+                            [](const Program& program, const Instruction& i, const CostContext& c) {
+                              return op_info(i.opcode).cost(i, program, program.tensors, c);
+                            },
+                            format_instruction,
+                            [](const Program& program, const Instruction& i, Footprint& out) {
+                              op_info(i.opcode).footprint(i, program, nullptr, out);
+                            }};
   return isa;
 }
 
@@ -93,7 +94,7 @@ TraceProgram trace_program(const Program& program, const TraceIsa& isa, const Co
                                   .text = isa.text(program, i)});
       if (out.ranks == 1 || isa.footprint == nullptr) continue;
       Footprint footprint;
-      isa.footprint(i, footprint);
+      isa.footprint(program, i, footprint);
       add_pushes(program, footprint, program.device_of_queue(q), context.rows, out);
     }
   }

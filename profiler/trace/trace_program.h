@@ -16,7 +16,7 @@ struct TraceIsa {
   Cost (*cost)(const Program&, const Instruction&, const CostContext&);
   std::string (*text)(const Program&, const Instruction&);
   // The regions that an instruction touches in any pass; null if no instruction pushes to other devices.
-  void (*footprint)(const Instruction&, Footprint&) = nullptr;
+  void (*footprint)(const Program&, const Instruction&, Footprint&) = nullptr;
 };
 // The functions of the Llama instruction set.
 const TraceIsa& trace_isa();

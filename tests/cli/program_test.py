@@ -51,7 +51,7 @@ class Program(Case):
         self.refuses("state.adjustments")
         self.patch(LIMITS + 4, 128)
         self.patch(LIMITS + 8, 1)
-        self.refuses("kv_blocks: 32, the program's limit is 1")
+        self.refuses("k_cache: tensor")
 
     def test_one_whose_queues_are_of_fewer_devices_is_refused(self):
         self.patch(DEVICES, 2)

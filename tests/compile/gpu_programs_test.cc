@@ -36,9 +36,9 @@ std::string programs_of(const Model& model, const ProgramLimits& limits) {
   for (size_t i = 0; i < set.size(); ++i) {
     if (i > 0) out += ' ';
     const Program& program = set.program(i);
-    out += std::to_string(set.rows(i)) + (multiplies_tiles(program) ? 't'
-                                          : has_tile_order(program) ? 'o'
-                                                                    : 'v');
+    out += std::to_string(set.rows(i)) + (program.order == Order::kTile                ? 't'
+                                          : program.order == Order::kVectorInTileOrder ? 'o'
+                                                                                       : 'v');
   }
   return out;
 }
@@ -87,7 +87,7 @@ TEST(GpuPrograms, AreCompiledOneByOneForAPass) {
   const auto rows_of = [&](uint32_t rows, bool reads_prompts) {
     const ProgramLimits limits{.context = 300, .rows = 300};
     const auto program = compile_gpu_program(of_widths(128, 192), machine, limits, {}, rows, reads_prompts);
-    EXPECT_EQ(multiplies_tiles(*program), rows > 16 || reads_prompts);
+    EXPECT_EQ((*program).order == Order::kTile, rows > 16 || reads_prompts);
     return program->limits.rows;
   };
   EXPECT_EQ(rows_of(1, false), 16U);

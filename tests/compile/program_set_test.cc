@@ -133,7 +133,7 @@ std::string arithmetic_of(const Model& model, const ProgramLimits& limits) {
   const uint32_t classes[] = {4, kDefaultRows};
   const ProgramSet set = compile_programs(model, host_machine(2), limits, {}, classes);
   std::string out;
-  for (const Program* program : set.outlines()) out += multiplies_tiles(*program) ? 't' : 'v';
+  for (const Program* program : set.outlines()) out += program->order == Order::kTile ? 't' : 'v';
   return out;
 }
 

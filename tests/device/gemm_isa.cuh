@@ -25,7 +25,6 @@ struct GemmResidual {
   uint32_t num_units;
   uint32_t first_row;
   uint32_t num_rows;
-  uint32_t max_rows;
   uint32_t in_cols;
   uint32_t out_cols;
   uint32_t parts = 1;
@@ -46,13 +45,12 @@ struct GemmResidual {
     v(&GemmResidual::num_units, "num_units", "units");
     v(&GemmResidual::first_row, "first_row", "rows");
     v(&GemmResidual::num_rows, "num_rows", "rows");
-    v(&GemmResidual::max_rows, "max_rows", "rows");
     v(&GemmResidual::in_cols, "in_cols", "columns");
     v(&GemmResidual::out_cols, "out_cols", "columns");
     v(&GemmResidual::parts, "parts", "K splits");
   }
 };
-constexpr Product product(const GemmResidual& op) {
+constexpr Product product(const GemmResidual& op, const ProgramShape&) {
   return whole_product(op.out_cols / kUnitRows, op.in_cols);
 }
 
@@ -67,7 +65,6 @@ struct GemmSilu {
   uint32_t num_units;
   uint32_t first_row;
   uint32_t num_rows;
-  uint32_t max_rows;
   uint32_t in_cols;
   uint32_t out_cols;
   uint32_t hangs = 0;
@@ -89,14 +86,13 @@ struct GemmSilu {
     v(&GemmSilu::num_units, "num_units", "units of each matrix: 8, or 16 in a wide tile");
     v(&GemmSilu::first_row, "first_row", "rows");
     v(&GemmSilu::num_rows, "num_rows", "rows");
-    v(&GemmSilu::max_rows, "max_rows", "rows");
     v(&GemmSilu::in_cols, "in_cols", "columns");
     v(&GemmSilu::out_cols, "out_cols", "columns");
     v(&GemmSilu::hangs, "hangs", "1: the epilogue never ends");
     v(&GemmSilu::epsilon, "epsilon", "of the RMS norm");
   }
 };
-constexpr Product product(const GemmSilu& op) {
+constexpr Product product(const GemmSilu& op, const ProgramShape&) {
   return whole_product(op.out_cols / kUnitRows, op.in_cols);
 }
 
@@ -116,7 +112,7 @@ struct ProductOp<testing::GemmResidual> {
             .norm = tensor<&Op::norm, const uint16_t>(*role.buffer),
             .weighted = tensor<&Op::weighted, std::byte>(*role.buffer),
             .squares = tensor<&Op::squares, float>(*role.buffer),
-            .image_rows = op.max_rows,
+            .image_rows = role.s.shape.limits.rows,
             .cols = op.out_cols,
             .first_unit = op.first_unit,
             .num_units = op.num_units,
@@ -142,7 +138,7 @@ struct ProductOp<testing::GemmSilu> {
   template <class Role>
   static __device__ __forceinline__ SiluOrHang epilogue(const Role& role, const Op& op) {
     return {{.output = tensor<&Op::output, std::byte>(*role.buffer),
-             .image_rows = op.max_rows,
+             .image_rows = role.s.shape.limits.rows,
              .cols = op.out_cols,
              .first_unit = op.first_unit},
             op.hangs != 0};

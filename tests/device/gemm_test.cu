@@ -113,7 +113,7 @@ class Gemm {
                         toy_->add(sm, static_cast<uint16_t>(GemmOpcode::kResidual),
                                   GemmResidual{w, x, n, r, weighted_, squares_, unit,
                                                std::min(kTileUnits, sizes_.outputs / kUnitRows - unit), first,
-                                               end - first, kImageRows, sizes_.cols, sizes_.outputs},
+                                               end - first, sizes_.cols, sizes_.outputs},
                                   {{}, {{done_}}});
                       });
     bind<Config>();
@@ -184,7 +184,7 @@ class Gemm {
 
  private:
   void begin() {
-    toy_ = std::make_unique<ToyProgram>(kSms, QueueKind::kPerSm, sizes_.rows);
+    toy_ = std::make_unique<ToyProgram>(kSms, QueueKind::kPerSm, kImageRows);
     done_ = toy_->add_counter();
     gate_ = toy_->add_counter();
   }
@@ -222,7 +222,7 @@ class Gemm {
       const uint32_t count = std::min(units, sizes_.outputs / kUnitRows - unit);
       toy_->add(sm, static_cast<uint16_t>(GemmOpcode::kSilu),
                 GemmSilu{t.gate, t.up, t.input, t.squares, t.output, unit, count, first, end - first,
-                         kImageRows, sizes_.cols, sizes_.outputs, hangs ? 1U : 0U},
+                         sizes_.cols, sizes_.outputs, hangs ? 1U : 0U},
                 {{}, {{done_}}});
     });
     return t;
@@ -372,7 +372,7 @@ TEST(GemmFault, TileThatIsNeverFinished) {
 template <class Config>
 class GemmRings {
  public:
-  GemmRings() : toy_(kRings * kHops, QueueKind::kPerSm, kRows) {
+  GemmRings() : toy_(kRings * kHops, QueueKind::kPerSm, kImageRows) {
     const TensorId norm = toy_.add_vector(kWidth * sizeof(uint16_t));
     const TensorId adds = add_weights("adds"), takes = add_weights("takes");
     const uint32_t gate = toy_.add_counter(), all = toy_.add_counter();
@@ -389,11 +389,11 @@ class GemmRings {
         const uint32_t done = toy_.add_counter();
         const std::vector<Wait> waits =
             hop == 0 ? std::vector<Wait>{} : std::vector<Wait>{{before, 1, 0xffff}};
-        toy_.add(ring * kHops + hop, static_cast<uint16_t>(GemmOpcode::kResidual),
-                 GemmResidual{hop == 0 ? takes : adds, tiles[hop], norm, residuals_.back(),
-                              tiles[(hop + 1) % kHops], squares, 0, kWidth / kUnitRows, 0, kRows, kImageRows,
-                              kWidth, kWidth},
-                 {waits, {{done}, {all}}});
+        toy_.add(
+            ring * kHops + hop, static_cast<uint16_t>(GemmOpcode::kResidual),
+            GemmResidual{hop == 0 ? takes : adds, tiles[hop], norm, residuals_.back(),
+                         tiles[(hop + 1) % kHops], squares, 0, kWidth / kUnitRows, 0, kRows, kWidth, kWidth},
+            {waits, {{done}, {all}}});
         before = done;
       }
     }

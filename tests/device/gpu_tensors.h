@@ -22,6 +22,8 @@ class GpuTensors {
   explicit GpuTensors(Bench& bench, std::vector<int> gpus = {0})
       : bench_(bench), gpus_(std::move(gpus)), packed_(gpus_.size()) {}
 
+  const ProgramShape& shape() const { return bench_.program.shape(); }
+
   // Marks a weight whose rows are paired by the rotation in heads of `head_dim`. Call it before packing.
   void pair_rows(TensorId weight, uint32_t head_dim) {
     bench_.program.tensors[weight.index].row_order = RowOrder::kRotaryPairs;

@@ -225,7 +225,7 @@ class RanksProgram {
     std::vector<uint32_t> gates;
     for (uint32_t rank = 0; rank < ranks; ++rank) gates.push_back(add_counter(rank));
     for (uint32_t rank = 1; rank < ranks; ++rank) {
-      const PushState push{rows[0], control[0], rows[rank], control[rank], program.limits.rows};
+      const PushState push{rows[0], control[0], rows[rank], control[rank]};
       add((rank - 1) % sms, Code::kPushState, push, {decided}, gates);
     }
     program.gate_counter = gates.front();

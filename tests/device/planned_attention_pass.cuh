@@ -62,12 +62,7 @@ DeviceKernelChoice attention_kernel() {
           {},
           Config::kRows,
           1,
-          [](const Program& program) {
-            return std::ranges::all_of(program.instructions, [](const Instruction& i) {
-              return i.opcode != static_cast<uint16_t>(AttentionOpcode::kAttention) ||
-                     i.as<PlannedAttention>().head_dim == Config::kHeadDim;
-            });
-          }};
+          [](const Program& program) { return program.heads.head_dim == Config::kHeadDim; }};
 }
 
 template <template <uint32_t> class Config>
@@ -86,7 +81,7 @@ const DeviceIsa& attention_isa() {
         for (const Instruction& i : program.instructions) {
           if (i.opcode != static_cast<uint16_t>(AttentionOpcode::kAttention)) continue;
           const auto op = i.as<PlannedAttention>();
-          boxes[op.q.index] = {BoxKind::kQueries, {}, op.head_dim};
+          boxes[op.q.index] = {BoxKind::kQueries};
         }
         return boxes;
       }};
@@ -162,6 +157,15 @@ struct AttentionPass {
     const auto bits = static_cast<int32_t>(engine() >> 24) - 128;
     return float_to_bf16(static_cast<float>(bits) * (scale / 128));
   }
+  ProgramShape shape() const {
+    return {.limits = {.vocab = 1,
+                       .max_context = max_context,
+                       .kv_blocks = kv_blocks,
+                       .rows = static_cast<uint32_t>(rows.size()),
+                       .sequences = sequences},
+            .order = Order::kTile,
+            .heads = {heads.head_dim, heads.kv_heads * heads.group_heads, heads.kv_heads}};
+  }
   AttentionPlanShape plan_shape(uint32_t records, uint32_t places) const {
     return {heads.group_heads, heads.kv_heads, records, places, static_cast<uint32_t>(rows.size())};
   }
@@ -177,14 +181,7 @@ struct AttentionPass {
     op.record = record;
     op.records = records;
     op.places = places;
-    op.head_dim = heads.head_dim;
-    op.q_heads = heads.kv_heads * heads.group_heads;
-    op.kv_heads = heads.kv_heads;
-    op.max_context = max_context;
-    op.kv_blocks = kv_blocks;
     op.scale = 1 / std::sqrt(static_cast<float>(heads.head_dim));
-    op.max_rows = static_cast<uint32_t>(rows.size());
-    op.max_sequences = sequences;
     return op;
   }
   static PlannedMerge merge_of(const PlannedAttention& a) {
@@ -194,13 +191,7 @@ struct AttentionPass {
             .output = a.output,
             .record = a.record,
             .records = a.records,
-            .places = a.places,
-            .head_dim = a.head_dim,
-            .q_heads = a.q_heads,
-            .kv_heads = a.kv_heads,
-            .max_context = a.max_context,
-            .max_rows = a.max_rows,
-            .max_sequences = a.max_sequences};
+            .places = a.places};
   }
 };
 
@@ -214,7 +205,10 @@ inline Output host_attention(AttentionPass& pass, uint32_t records = 16) {
   std::vector<std::byte> items = pass.plan(records, kPlaces);
   std::vector<float> partial(kPlaces * PlaceLayout{pass.heads.group_heads, pass.heads.head_dim}.cols());
   PlannedAttention op = pass.attention(0, records, kPlaces);
-  HostMemory memory(std::vector<Tensor>(8));
+  Program program;
+  static_cast<ProgramShape&>(program) = pass.shape();
+  program.tensors.resize(8);
+  HostMemory memory(program);
   uint32_t next = 0;
   const auto bind = [&](TensorId& id, void* base) {
     id = {next++};
@@ -313,7 +307,7 @@ class GpuAttention {
     op_.v_cache = toy_.add_vector(pass_.v.size() * sizeof(uint16_t));
     op_.block_table = toy_.add_vector(pass_.block_table.size() * sizeof(int32_t));
     op_.items = toy_.add_vector(attention_list_bytes(rows()));
-    op_.partial = toy_.add_vector(places * place_layout(op_).cols() * sizeof(float));
+    op_.partial = toy_.add_vector(places * place_layout(pass_.shape().heads).cols() * sizeof(float));
     op_.output = toy_.add_vector(image_bytes());
     std::vector<Wait> waits;
     for (uint32_t layer = 0; layer < layers; ++layer) {
@@ -334,6 +328,7 @@ class GpuAttention {
     toy_.add(0, static_cast<uint16_t>(AttentionOpcode::kTick), Tick{toy_.control, toy_.host_stop},
              {waits, {{gate}}});
     Program program = toy_.finish(gate);
+    static_cast<ProgramShape&>(program) = pass_.shape();
     Tensor& q = program.tensors[op_.q.index];
     q.rows = rows();
     q.cols = pass_.heads.q_cols();

@@ -25,16 +25,19 @@ namespace serval::testing {
 
 template <class Op>
 __global__ void __maxnreg__(200)
-    run_group_op(const Instruction* records, void* const* tensors, uint32_t rows) {
+    run_group_op(const Instruction* records, void* const* tensors, uint32_t rows, ProgramShape program) {
   extern __shared__ __align__(device::kScratchAlignment) std::byte scratch[];
   __shared__ Instruction record;
+  __shared__ uint32_t shape_words[sizeof(ProgramShape) / sizeof(uint32_t)];
   __shared__ void* operands[kMaxTensorOperands];
   __shared__ PassRow pass_rows[device::kTableRows];
   __shared__ uint64_t barrier, inputs;
   __shared__ device::ExitFlag exit;
   const uint32_t thread = threadIdx.x;
+  auto& shape = *reinterpret_cast<ProgramShape*>(shape_words);
   if (thread == 0) {
     record = records[blockIdx.x];
+    shape = program;
     ptx::mbarrier_init(&barrier, device::kConsumerWarps);
     ptx::mbarrier_init(&inputs, 1);
     exit.set = 0;
@@ -51,6 +54,7 @@ __global__ void __maxnreg__(200)
                             .lane = thread % kWarpThreads,
                             .scratch = scratch,
                             .operands = operands,
+                            .shape = shape,
                             .rows = pass_rows,
                             .inputs = &inputs,
                             .inputs_parity = 1,  // the phase before the first, which is complete
@@ -71,7 +75,7 @@ class GpuBench : public GpuTensors {
     SERVAL_CUDA_CHECK(cudaFuncSetAttribute(run_group_op<Op>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                            device::SixteenRows::kScratchBytes));
     run_group_op<Op><<<static_cast<unsigned>(records.size()), device::kGroupThreads,
-                       device::SixteenRows::kScratchBytes>>>(on_gpu.data(), bases(), rows.index);
+                       device::SixteenRows::kScratchBytes>>>(on_gpu.data(), bases(), rows.index, shape());
     SERVAL_CUDA_CHECK(cudaGetLastError());
     SERVAL_CUDA_CHECK(cudaDeviceSynchronize());
   }

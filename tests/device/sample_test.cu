@@ -153,6 +153,7 @@ class Rows {
   explicit Rows(uint32_t vocab) : vocab_(vocab) {
     using enum TensorKind;
     bench_.program.limits.vocab = vocab;
+    bench_.program.limits.max_context = kContext;
     logits_ = bench_.add("logits", DType::kF32, kActivation, kDefaultRows, vocab);
     unit_softmax_ = bench_.add("unit_softmax", DType::kF32, kActivation, kDefaultRows,
                                vocabulary_units(vocab) * kUnitSoftmaxCols);
@@ -188,10 +189,7 @@ class Rows {
                                                 .records = kDefaultRows,
                                                 .first_row = row,
                                                 .num_rows = 1,
-                                                .vocab = vocab_,
-                                                .max_rows = kDefaultRows,
-                                                .max_sequences = kDefaultSequences,
-                                                .max_context = kContext}));
+                                                .vocab = vocab_}));
     }
     gpu_.run<Sample>(records, rows_);
     gpu_.download(sampled_);

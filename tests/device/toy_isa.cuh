@@ -340,8 +340,11 @@ struct DeviceOp<testing::Relay> : GroupOp {
 
 template <>
 struct DeviceOp<testing::SumPages> {
-  static __device__ bool in_range(const testing::SumPages& op) { return op.pages <= testing::kMostPages; }
-  static __device__ testing::ToyStream::Shape shape(const RecordBuffer& buffer, const testing::SumPages& op) {
+  static __device__ bool in_range(const testing::SumPages& op, const ProgramShape&) {
+    return op.pages <= testing::kMostPages;
+  }
+  static __device__ testing::ToyStream::Shape shape(const RecordBuffer& buffer, const testing::SumPages& op,
+                                                    const ProgramShape&) {
     return {.from = tensor<&testing::SumPages::in, const std::byte>(buffer),
             .pages = op.pages,
             .keeps = op.keeps};
@@ -359,11 +362,11 @@ struct DeviceOp<testing::SumPages> {
 
 template <>
 struct DeviceOp<testing::SumPanels> {
-  static __device__ bool in_range(const testing::SumPanels& op) {
+  static __device__ bool in_range(const testing::SumPanels& op, const ProgramShape&) {
     return op.panels <= testing::kMostToyPanels;
   }
-  static __device__ testing::ToyStream::Shape shape(const RecordBuffer& buffer,
-                                                    const testing::SumPanels& op) {
+  static __device__ testing::ToyStream::Shape shape(const RecordBuffer& buffer, const testing::SumPanels& op,
+                                                    const ProgramShape&) {
     return {.from = tensor<&testing::SumPanels::in, const std::byte>(buffer),
             .panels = op.panels,
             .streamed = op.streamed};
@@ -381,8 +384,9 @@ struct DeviceOp<testing::SumPanels> {
 
 template <>
 struct DeviceOp<testing::StorerRelay> {
-  static __device__ bool in_range(const testing::StorerRelay&) { return true; }
-  static __device__ testing::ToyStream::Shape shape(const RecordBuffer&, const testing::StorerRelay& op) {
+  static __device__ bool in_range(const testing::StorerRelay&, const ProgramShape&) { return true; }
+  static __device__ testing::ToyStream::Shape shape(const RecordBuffer&, const testing::StorerRelay& op,
+                                                    const ProgramShape&) {
     return {.storers = op.storers, .late = op.late};
   }
   static __device__ const std::byte* pages_of(const RecordBuffer&, const testing::StorerRelay&, uint32_t,

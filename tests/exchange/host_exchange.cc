@@ -31,7 +31,7 @@ HostExchange::HostExchange(const Program& program) : program_(program) {
 uint32_t HostExchange::run() {
   StateBlock state(program_.limits);
   fill_exchange_state(state);
-  HostMemory bound(program_.tensors);
+  HostMemory bound(program_);
   for (uint32_t t = 0; t < program_.tensors.size(); ++t) {
     const Tensor& tensor = program_.tensors[t];
     const void* part = tensor.kind == TensorKind::kState ? state.part(tensor.name) : nullptr;

@@ -31,9 +31,10 @@ bool is_small(const Program& program) {
     bytes += t.bytes();
   }
   for (const Instruction& i : program.instructions)
-    operations += op_info(i.opcode)
-                      .cost(i, program.tensors, {.rows = kPromptRows + 1, .context_tokens = kLeafTokens})
-                      .operations;
+    operations +=
+        op_info(i.opcode)
+            .cost(i, program, program.tensors, {.rows = kPromptRows + 1, .context_tokens = kLeafTokens})
+            .operations;
   return bytes <= kMaxBytes && operations <= kMaxOperations;
 }
 
@@ -64,7 +65,7 @@ void set_rows(const StateLimits& limits, StateBlock& state) {
 // Allocates each tensor separately, so that AddressSanitizer detects accesses beyond it.
 class Memory {
  public:
-  Memory(const Program& program, std::byte left_over) : program_(program), host_(program.tensors) {
+  Memory(const Program& program, std::byte left_over) : program_(program), host_(program) {
     for (uint32_t t = 0; t < program.tensors.size(); ++t) {
       const Tensor& tensor = program.tensors[t];
       const std::byte first = lives_within_pass(tensor) ? left_over : std::byte{0};

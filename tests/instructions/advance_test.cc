@@ -12,9 +12,8 @@ namespace {
 class AdvanceTest : public ::testing::Test {
  protected:
   explicit AdvanceTest(uint32_t rows = kDefaultRows, uint32_t sequences = kDefaultSequences) {
-    bench_.program.limits.rows = op_.max_rows = rows;
-    bench_.program.limits.sequences = op_.max_sequences = sequences;
-    op_.logit_rows = logit_rows(bench_.program.limits);
+    bench_.program.limits.rows = rows;
+    bench_.program.limits.sequences = sequences;
     const auto state = [&](const char* name, uint64_t count, uint64_t bytes) {
       return bench_.add(name, DType::kBytes, TensorKind::kState, count, bytes);
     };
@@ -24,7 +23,7 @@ class AdvanceTest : public ::testing::Test {
     op_.slots = state(state_tensor::kSlots, sequences, sizeof(SequenceSlot));
     op_.control = state(state_tensor::kControl, 1, sizeof(PassControl));
     op_.output = state(state_tensor::kOutput, launch_passes(rows), rows * sizeof(OutputToken));
-    bench_.program.limits.max_context = op_.max_context = kContext;
+    bench_.program.limits.max_context = kContext;
     op_.adjustments = state(state_tensor::kAdjustments, sequences, adjustment_bytes(kContext));
     for (uint32_t s = 0; s < sequences; ++s) {
       slot(s) = {};
@@ -47,7 +46,7 @@ class AdvanceTest : public ::testing::Test {
   PassControl& control() { return *bench_.data<PassControl>(op_.control); }
   uint32_t& host_stop() { return *bench_.data<uint32_t>(op_.host_stop); }
   const OutputToken& output(uint32_t pass, uint32_t r) {
-    return bench_.data<OutputToken>(op_.output)[size_t{pass} * op_.max_rows + r];
+    return bench_.data<OutputToken>(op_.output)[size_t{pass} * bench_.program.limits.rows + r];
   }
 
   void decode(uint32_t r, uint32_t s, uint32_t position, int32_t sampled, float log_probability = -1) {

@@ -31,7 +31,7 @@ MatvecPart part_of(uint32_t first_col, uint32_t num_cols) {
 
 Cost cost_of(const MatvecPart& op, const std::vector<Tensor>& tensors, uint32_t rows) {
   const Instruction i = make_instruction(op);
-  return op_info(i.opcode).cost(i, tensors, {.rows = rows});
+  return op_info(i.opcode).cost(i, ProgramShape{}, tensors, {.rows = rows});
 }
 
 TEST(Cost, OfAProductAreItsPagesAndTheRowsThatTheyAreMultipliedWith) {
@@ -68,7 +68,7 @@ TEST(Cost, OfAReductionIsWhatItReadsAndPushes) {
   op.ranks = 4;
   op.num_rows = 3;
   const Instruction i = make_instruction(op);
-  const Cost cost = op_info(i.opcode).cost(i, tensors, {.rows = 3});
+  const Cost cost = op_info(i.opcode).cost(i, ProgramShape{}, tensors, {.rows = 3});
   EXPECT_EQ(cost.bytes, 0U);
   EXPECT_EQ(cost.cached_bytes, 3U * 16 * (4 * 4 + 2 * 4));
   EXPECT_EQ(cost.pushed_bytes, 3U * 16 * 3 * 2);

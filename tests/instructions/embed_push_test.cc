@@ -54,7 +54,6 @@ class SharedTable {
             .num_tokens = static_cast<uint32_t>(own.count),
             .rank = rank,
             .ranks = ranks_,
-            .max_rows = kRows,
             .num_rows = kRows};
   }
   ReduceResidual reduce(uint32_t rank) const {
@@ -70,7 +69,6 @@ class SharedTable {
             .out_cols = kCols,
             .rank = rank,
             .ranks = ranks_,
-            .max_rows = kRows,
             .num_rows = kRows,
             .begins = 1};
   }

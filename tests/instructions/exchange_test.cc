@@ -21,12 +21,12 @@ using ::testing::HasSubstr;
 constexpr uint32_t kRanks = 2, kRows = 16, kCols = 128, kInputs = 48, kSlice = kCols / kRanks;
 constexpr uint32_t kActive = 5, kIdle = 6;  // rows of the pass
 
-// The parameter is the number of the residual's columns whose squares are summed together.
-class Exchange : public ::testing::TestWithParam<uint32_t> {
+class Exchange : public ::testing::TestWithParam<Order> {
  protected:
   Exchange() {
     bench_.program.num_devices = kRanks;
     bench_.program.limits.rows = kRows;
+    bench_.program.order = GetParam();
     for (uint32_t rank = 0; rank < kRanks; ++rank) {
       rows_[rank] = add(rank, state_tensor::kRows, DType::kBytes, TensorKind::kState, kRows, sizeof(PassRow));
       bench_.data<PassRow>(rows_[rank])[kActive] = {.active = 1, .wants_logits = 1};
@@ -36,7 +36,7 @@ class Exchange : public ::testing::TestWithParam<uint32_t> {
           add(rank, state_tensor::kControl, DType::kBytes, TensorKind::kState, 1, sizeof(PassControl));
     exchange_ = peers("exchange", partial_sum_type(GetParam()), kCols);
     weighted_ = product_input("weighted", kCols);
-    squares_ = peers("squares", DType::kF32, kCols / GetParam());
+    squares_ = peers("squares", DType::kF32, kCols / square_cols(GetParam()));
     residual_ = peers("residual", DType::kF32, kCols);
     input_ = product_input("input", kInputs);
     for (uint32_t rank = 0; rank < kRanks; ++rank) {
@@ -74,21 +74,8 @@ class Exchange : public ::testing::TestWithParam<uint32_t> {
   }
 
   MatvecPush push(uint32_t rank) const {
-    return {weights_[rank],
-            input_.on(rank),
-            rows_[rank],
-            exchange_,
-            0,
-            kCols / kUnitRows,
-            kInputs,
-            kCols,
-            rank,
-            kRanks,
-            0,
-            kRows,
-            0,
-            kRows,
-            GetParam()};
+    return {weights_[rank], input_.on(rank), rows_[rank], exchange_, 0,    kCols / kUnitRows, kInputs, kCols,
+            rank,           kRanks,          0,           0,         kRows};
   }
   ReduceResidual reduce(uint32_t rank) const {
     constexpr uint32_t kUnits = kSlice / kUnitRows;
@@ -104,10 +91,8 @@ class Exchange : public ::testing::TestWithParam<uint32_t> {
             rank,
             kRanks,
             0,
-            kRows,
             0,
-            kRows,
-            GetParam()};
+            kRows};
   }
   // Partial sums at `owner`.
   bool sums_are_f32() const { return partial_sum_type(GetParam()) == DType::kF32; }
@@ -202,7 +187,7 @@ TEST_P(Exchange, BringsAnotherRankTheRowsAndTheDecision) {
   theirs = {};
   bench_.data<PassRow>(rows_[0])[kIdle] = {
       .active = 1, .wants_logits = 1, .slot = 2, .token = 7, .position = 11};
-  const Instruction push = make_instruction(PushState{rows_[0], control_[0], rows_[1], control_[1], kRows});
+  const Instruction push = make_instruction(PushState{rows_[0], control_[0], rows_[1], control_[1]});
   bench_.run(push);
   EXPECT_EQ(bench_.memory[rows_[0].index], bench_.memory[rows_[1].index]);
   EXPECT_EQ(theirs.passes_done, 3U);
@@ -231,13 +216,13 @@ TEST_P(Exchange, IsRefusedBetweenTensorsThatAreNotThoseOfTheRanks) {
   ReduceResidual mixed = reduce(1);
   mixed.residual = residual_.on(0);
   EXPECT_THAT(refusal(make_instruction(mixed)), HasSubstr("residual: residual is on device 0"));
-  EXPECT_THAT(refusal(make_instruction(PushState{rows_[0], control_[0], rows_[0], control_[1], kRows})),
+  EXPECT_THAT(refusal(make_instruction(PushState{rows_[0], control_[0], rows_[0], control_[1]})),
               HasSubstr("peer_rows: tensor"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Programs, Exchange, ::testing::Values(kSquareColsOfMatvec, kSquareColsOfTiles),
+INSTANTIATE_TEST_SUITE_P(Programs, Exchange, ::testing::Values(Order::kVector, Order::kTile),
                          [](const auto& instance) {
-                           return instance.param == kSquareColsOfTiles ? "OfTiles" : "OfVectors";
+                           return instance.param == Order::kTile ? "OfTiles" : "OfVectors";
                          });
 
 }  // namespace

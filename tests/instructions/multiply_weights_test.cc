@@ -32,7 +32,9 @@ TEST(MultiplyWeights, OfE4M3AreSumsOfCodesTimesTheRowsScale) {
   std::fill_n(weights.begin() + 5 * kCols, kCols, uint16_t{0});  // a row of zeros
   std::vector<uint8_t> codes(kRows * e4m3_rows::row_bytes(kCols));
   quantise_rows(weights.data(), kRows, kCols, codes.data());
-  HostMemory memory(std::vector<Tensor>{{.name = "w", .rows = kRows, .cols = kCols, .dtype = DType::kE4M3}});
+  Program program;
+  program.tensors = {{.name = "w", .rows = kRows, .cols = kCols, .dtype = DType::kE4M3}};
+  HostMemory memory(program);
   memory.bind({0}, codes.data());
   // Rows 2 to 19 and columns 32 to 175; activations in fp16, which have more bits than bf16.
   constexpr size_t kFirstRow = 2, kCount = 18, kFirstCol = 32, kSomeCols = 144;

@@ -45,6 +45,7 @@ struct Case {
   void check() const {
     Program program;
     program.limits = state->limits;
+    program.heads = {.head_dim = 64, .q_heads = shape.kv_heads, .kv_heads = shape.kv_heads};
     program.machine.sms = shape.records;
     program.tensors.push_back({.name = "state.attention", .rows = 1, .cols = 1, .kind = TensorKind::kState});
     program.tensors.push_back({.name = "cache",

@@ -81,7 +81,7 @@ void Bench::run(const Instruction& instruction, const std::function<void()>& aft
                 const std::function<void()>& after_compute) {
   const std::string refused = check_instruction(program, instruction);
   ASSERT_EQ(refused, "");
-  HostMemory bound(program.tensors);
+  HostMemory bound(program);
   for (uint32_t i = 0; i < memory.size(); ++i) bound.bind({i}, memory[i].data());
   const HostHandler& handler = *host_isa().handlers[instruction.opcode];
   const auto local = handler.make_local();
@@ -93,7 +93,7 @@ void Bench::run(const Instruction& instruction, const std::function<void()>& aft
 }
 
 void Bench::run(const std::vector<Instruction>& instructions) {
-  HostMemory bound(program.tensors);
+  HostMemory bound(program);
   for (uint32_t i = 0; i < memory.size(); ++i) bound.bind({i}, memory[i].data());
   std::map<uint16_t, std::unique_ptr<HostLocal>> locals;  // reused, as by an interpreter's thread
   for (const Instruction& i : instructions) {
@@ -182,6 +182,8 @@ Scene::Scene(const Shape& s, Random& random) : shape(s) {
       s.sequences * blocks_for_tokens(s.max_context) / (s.sequences > kDefaultRows ? 2 : 1) + s.sequences;
   bench.program.machine.sms = s.records;
   bench.program.limits = {s.vocab, s.max_context, kv_blocks, s.rows, s.sequences};
+  bench.program.order = s.order();
+  bench.program.heads = s.heads();
   const uint64_t q_rows = uint64_t{s.q_heads} * s.head_dim, kv_rows = uint64_t{s.kv_heads} * s.head_dim;
   const auto weight = [&](const char* name, uint64_t rows, uint64_t cols) {
     return bench.add(name, DType::kBF16, TensorKind::kWeight, rows, cols);
@@ -191,7 +193,7 @@ Scene::Scene(const Shape& s, Random& random) : shape(s) {
   };
   const auto product_input = [&](const char* name, uint64_t cols) {
     const TensorId id = activation(name, DType::kBF16, cols);
-    bench.program.tensors[id.index].image = product_image(s.square_cols());
+    bench.program.tensors[id.index].image = product_image(s.order());
     return id;
   };
   const auto state = [&](const char* name, uint64_t rows, uint64_t cols) {
@@ -214,13 +216,13 @@ Scene::Scene(const Shape& s, Random& random) : shape(s) {
   t.head = weight("head", s.vocab, s.hidden);
   t.residual = activation("residual", DType::kF32, s.hidden);
   t.weighted = product_input("weighted", s.hidden);
-  t.squares = activation("squares", DType::kF32, s.hidden / columns_of_squares(s.square_cols()));
+  t.squares = activation("squares", DType::kF32, s.hidden / square_cols(s.order()));
   t.q = activation("q", DType::kBF16, q_rows);
   t.projected = activation("projected", DType::kF32, q_rows + 2 * kv_rows);
   for (uint32_t p = 0; p < kMaxColumnParts; ++p)
     t.projected_sums[p] = activation(("projected_sums" + std::to_string(p + 1)).c_str(), DType::kF32,
                                      (p + 1) * (q_rows + 2 * kv_rows));
-  t.exchange = activation("exchange", partial_sum_type(s.square_cols()), s.hidden);
+  t.exchange = activation("exchange", partial_sum_type(s.order()), s.hidden);
   t.attended = product_input("attended", q_rows);
   t.part_sums = activation("part_sums", DType::kF32, s.hidden);
   for (uint32_t p = 0; p < kMaxColumnParts; ++p)
@@ -489,13 +491,13 @@ void Scene::fill_residual(Random& random) {
   for (uint32_t r = 0; r < shape.rows; ++r) {
     float* row = bench.data<float>(t.residual) + size_t{r} * shape.hidden;
     uint16_t* weighted = bench.data<uint16_t>(t.weighted) + size_t{r} * shape.hidden;
-    const uint32_t square_cols = columns_of_squares(shape.square_cols());
-    float* squares = bench.data<float>(t.squares) + size_t{r} * (shape.hidden / square_cols);
+    const uint32_t of_square = square_cols(shape.order());
+    float* squares = bench.data<float>(t.squares) + size_t{r} * (shape.hidden / of_square);
     fill_f32(random, random.pick<double>({0.02, 1, 50}), shape.hidden, row);
-    std::fill_n(squares, shape.hidden / square_cols, 0.0F);
+    std::fill_n(squares, shape.hidden / of_square, 0.0F);
     for (uint32_t c = 0; c < shape.hidden; ++c) {
       weighted[c] = float_to_bf16(row[c] * bf16_to_float(norm[c]));
-      squares[c / square_cols] += row[c] * row[c];
+      squares[c / of_square] += row[c] * row[c];
     }
   }
 }
@@ -572,14 +574,7 @@ Stage Scene::attention_stage(uint32_t splits) const {
                .kv_head = 0,
                .split = 0,
                .splits = splits,
-               .head_dim = shape.head_dim,
-               .q_heads = shape.q_heads,
-               .kv_heads = shape.kv_heads,
-               .max_context = shape.max_context,
-               .kv_blocks = kv_blocks,
-               .scale = 1 / std::sqrt(static_cast<float>(shape.head_dim)),
-               .max_rows = shape.rows,
-               .max_sequences = shape.sequences};
+               .scale = 1 / std::sqrt(static_cast<float>(shape.head_dim))};
   return {Opcode::kAttention, shape.kv_heads * splits, 1, [op](uint32_t first, uint32_t) mutable {
             op.kv_head = first / op.splits;
             op.split = first % op.splits;
@@ -593,12 +588,7 @@ Stage Scene::merge_stage(uint32_t splits) const {
                     .output = t.attended,
                     .first_head = 0,
                     .num_heads = 0,
-                    .splits = splits,
-                    .head_dim = shape.head_dim,
-                    .q_heads = shape.q_heads,
-                    .kv_heads = shape.kv_heads,
-                    .max_context = shape.max_context,
-                    .max_rows = shape.rows};
+                    .splits = splits};
   return {Opcode::kAttentionMerge, shape.q_heads, shape.q_heads,
           [op](uint32_t first, uint32_t count) mutable {
             op.first_head = first;
@@ -619,14 +609,7 @@ Stage Scene::planned_attention_stage() const {
                       .record = 0,
                       .records = shape.records,
                       .places = shape.places,
-                      .head_dim = shape.head_dim,
-                      .q_heads = shape.q_heads,
-                      .kv_heads = shape.kv_heads,
-                      .max_context = shape.max_context,
-                      .kv_blocks = kv_blocks,
-                      .scale = 1 / std::sqrt(static_cast<float>(shape.head_dim)),
-                      .max_rows = shape.rows,
-                      .max_sequences = shape.sequences};
+                      .scale = 1 / std::sqrt(static_cast<float>(shape.head_dim))};
   return {Opcode::kPlannedAttention, shape.records, 1, [op](uint32_t first, uint32_t) mutable {
             op.record = first;
             return make_instruction(op);
@@ -640,13 +623,7 @@ Stage Scene::planned_merge_stage() const {
                   .output = t.attended,
                   .record = 0,
                   .records = shape.records,
-                  .places = shape.places,
-                  .head_dim = shape.head_dim,
-                  .q_heads = shape.q_heads,
-                  .kv_heads = shape.kv_heads,
-                  .max_context = shape.max_context,
-                  .max_rows = shape.rows,
-                  .max_sequences = shape.sequences};
+                  .places = shape.places};
   return {Opcode::kPlannedMerge, shape.records, 1, [op](uint32_t first, uint32_t) mutable {
             op.record = first;
             return make_instruction(op);
@@ -655,9 +632,8 @@ Stage Scene::planned_merge_stage() const {
 
 ProjectPart Scene::project_part() const {
   const Shape& s = shape;
-  return {t.weighted, t.wq,     t.wk,       t.wv,      t.rows,     projected_sums(), 0,
-          0,          s.hidden, s.head_dim, s.q_heads, s.kv_heads, projected_part,   projected_parts,
-          s.rows,     0,        s.rows};
+  return {t.weighted,      t.wq, t.wk,  t.wv, t.rows, projected_sums(), 0, 0, s.hidden, projected_part,
+          projected_parts, 0,    s.rows};
 }
 
 RopeParts Scene::rope_parts() const {
@@ -676,18 +652,10 @@ RopeParts Scene::rope_parts() const {
           0,
           0,
           s.hidden,
-          s.head_dim,
-          s.q_heads,
-          s.kv_heads,
           projected_parts,
-          s.max_context,
-          kv_blocks,
           s.epsilon,
-          s.rows,
-          s.sequences,
           0,
-          s.rows,
-          s.square_cols()};
+          s.rows};
 }
 
 std::vector<Stage> Scene::stages() const {
@@ -695,57 +663,28 @@ std::vector<Stage> Scene::stages() const {
   std::vector<Stage> out;
   const auto add = [&]<class Op>(Op op, uint32_t units, uint32_t Op::*first, uint32_t Op::*count,
                                  uint32_t tile_units) {
-    if constexpr (requires { op.square_cols; }) op.square_cols = s.square_cols();
     out.push_back(stage_of(op, {0, units}, first, count, {tile_units, s.tile_rows}));
   };
   constexpr uint32_t kTile = 16;  // units
-  add(Embed{t.table, t.rows, t.norm, t.residual, t.weighted, t.squares, 0, 0, s.hidden, s.vocab, s.rows, 0,
-            s.rows},
+  add(Embed{t.table, t.rows, t.norm, t.residual, t.weighted, t.squares, 0, 0, s.hidden, s.vocab, 0, s.rows},
       s.hidden / kUnitRows, &Embed::first_unit, &Embed::num_units, s.hidden / kUnitRows);
-  add(QkvRope{t.weighted,
-              t.squares,
-              t.wq,
-              t.wk,
-              t.wv,
-              t.rope,
-              t.rows,
-              t.block_table,
-              t.q,
-              t.k_cache,
-              t.v_cache,
-              {},
-              {},
-              {},
-              0,
-              0,
-              s.hidden,
-              s.head_dim,
-              s.q_heads,
-              s.kv_heads,
-              s.max_context,
-              kv_blocks,
-              s.epsilon,
-              s.rows,
-              s.sequences,
-              0,
-              s.rows},
+  add(QkvRope{t.weighted, t.squares, t.wq, t.wk, t.wv, t.rope, t.rows,   t.block_table, t.q, t.k_cache,
+              t.v_cache,  {},        {},   {},   0,    0,      s.hidden, s.epsilon,     0,   s.rows},
       (s.q_heads + 2 * s.kv_heads) * s.head_dim / kUnitRows, &QkvRope::first_unit, &QkvRope::num_units,
       kTile);
   out.push_back(attention_stage(s.splits));
   out.push_back(merge_stage(s.splits));
   add(MatvecResidual{t.wo, t.attended, t.rows, t.norm, t.residual, t.weighted, t.squares, 0, 0,
-                     s.q_heads * s.head_dim, s.hidden, logits_only, s.rows, 0, s.rows, s.square_cols(),
-                     product_parts},
+                     s.q_heads * s.head_dim, s.hidden, logits_only, 0, s.rows, product_parts},
       s.hidden / kUnitRows, &MatvecResidual::first_unit, &MatvecResidual::num_units, kTile);
   add(GateUpSilu{t.weighted, t.squares, t.gate, t.up, t.rows, t.product, 0, 0, s.hidden, s.intermediate,
-                 s.epsilon, logits_only, s.rows, 0, s.rows},
+                 s.epsilon, logits_only, 0, s.rows},
       s.intermediate / kUnitRows, &GateUpSilu::first_unit, &GateUpSilu::num_units, pair_units(s));
   add(LmHead{t.weighted, t.squares, t.head, t.rows, t.logits, t.unit_softmax, 0, 0, s.hidden, s.vocab,
-             s.epsilon, s.rows, 0, s.logit_rows()},
+             s.epsilon, 0, s.logit_rows()},
       static_cast<uint32_t>(vocabulary_units(s.vocab)), &LmHead::first_unit, &LmHead::num_units, kTile);
-  Sample sample{t.logits,  t.unit_softmax, t.rows,  t.slots,     t.adjustments,  t.masks,
-                t.sampled, t.top,          t.saved, 0,           s.logit_rows(), 0,
-                0,         s.vocab,        s.rows,  s.sequences, s.max_context};
+  Sample sample{t.logits, t.unit_softmax, t.rows, t.slots, t.adjustments, t.masks, t.sampled, t.top, t.saved,
+                0,        s.logit_rows(), 0,      0,       s.vocab};
   out.push_back(
       {Opcode::kSample, s.logit_rows(), s.rows_of_sample, [sample](uint32_t first, uint32_t count) mutable {
          sample.record = first;
@@ -753,40 +692,36 @@ std::vector<Stage> Scene::stages() const {
          sample.num_rows = count;
          return make_instruction(sample);
        }});
-  const Advance advance{t.sampled,     t.host_stop, t.rows,         t.slots,     t.control,    t.output,
-                        t.adjustments, s.rows,      s.logit_rows(), s.sequences, s.max_context};
+  const Advance advance{t.sampled, t.host_stop, t.rows, t.slots, t.control, t.output, t.adjustments};
   out.push_back(
       {Opcode::kAdvance, 1, 1, [advance](uint32_t, uint32_t) { return make_instruction(advance); }});
   out.push_back(planned_attention_stage());
   out.push_back(planned_merge_stage());
   const uint32_t heads = s.q_heads + 2 * s.kv_heads;
   add(QkvProject{t.weighted, t.squares, t.plain_wq, t.plain_wk, t.plain_wv, t.rows, t.projected, 0, 0,
-                 s.hidden, s.q_heads * s.head_dim, s.kv_heads * s.head_dim, s.epsilon, s.rows, 0, s.rows},
+                 s.hidden, s.epsilon, 0, s.rows},
       heads * s.head_dim / kUnitRows, &QkvProject::first_unit, &QkvProject::num_units, kTile);
-  add(QkNormRope{t.projected, t.q_norm,   t.k_norm,      t.rope,    t.rows,    t.block_table,
-                 t.q,         t.k_cache,  t.v_cache,     0,         0,         s.head_dim,
-                 s.q_heads,   s.kv_heads, s.max_context, kv_blocks, s.epsilon, s.rows,
-                 s.sequences, 0,          s.rows},
+  add(QkNormRope{t.projected, t.q_norm, t.k_norm, t.rope, t.rows, t.block_table, t.q, t.k_cache, t.v_cache, 0,
+                 0, s.epsilon, 0, s.rows},
       heads, &QkNormRope::first_head, &QkNormRope::num_heads, heads);
   const PeerTensors exchange{t.exchange.index}, weighted{t.weighted.index}, squares{t.squares.index};
   add(MatvecPush{t.wo, t.attended, t.rows, exchange, 0, 0, s.q_heads * s.head_dim, s.hidden, 0, 1,
-                 logits_only, s.rows, 0, s.rows, s.square_cols()},
+                 logits_only, 0, s.rows},
       s.hidden / kUnitRows, &MatvecPush::first_unit, &MatvecPush::num_units, kTile);
   add(ReduceResidual{t.exchange, t.rows, t.norm, t.residual, weighted, squares, 0, 0, s.hidden, 0, 1,
-                     logits_only, s.rows, 0, s.rows, s.square_cols(), begins},
+                     logits_only, 0, s.rows, begins},
       s.hidden / kUnitRows, &ReduceResidual::first_unit, &ReduceResidual::num_units, kTile);
-  const PushState push{t.rows, t.control, t.peer_rows, t.peer_control, s.rows};
+  const PushState push{t.rows, t.control, t.peer_rows, t.peer_control};
   out.push_back({Opcode::kPushState, 1, 1, [push](uint32_t, uint32_t) { return make_instruction(push); }});
   const ColumnRange cols = columns_of_part(s.q_heads * s.head_dim, sums_part, sums_parts);
   add(MatvecPart{t.wo, t.attended, t.rows, t.part_sums, 0, 0, s.q_heads * s.head_dim, s.hidden, cols.begin,
-                 cols.count(), logits_only, s.rows, 0, s.rows},
+                 cols.count(), logits_only, 0, s.rows},
       s.hidden / kUnitRows, &MatvecPart::first_unit, &MatvecPart::num_units, kTile);
   const auto part = [&](uint32_t p) { return t.parts[p < added_parts ? p : 0]; };
   add(AddParts{t.rows, t.norm, t.residual, t.weighted, t.squares, part(0), part(1), part(2), part(3),
-               added_parts, s.hidden, 0, 0, logits_only, s.rows, 0, s.rows, s.square_cols()},
+               added_parts, s.hidden, 0, 0, logits_only, 0, s.rows},
       s.hidden / kUnitRows, &AddParts::first_unit, &AddParts::num_units, kTile);
-  add(EmbedPush{t.table, t.rows, exchange, 0, 0, s.hidden, s.vocab, 0, s.vocab, 0, 1, s.rows, 0, s.rows,
-                s.square_cols()},
+  add(EmbedPush{t.table, t.rows, exchange, 0, 0, s.hidden, s.vocab, 0, s.vocab, 0, 1, 0, s.rows},
       s.hidden / kUnitRows, &EmbedPush::first_unit, &EmbedPush::num_units, s.hidden / kUnitRows);
   add(project_part(), heads * s.head_dim / kUnitRows, &ProjectPart::first_unit, &ProjectPart::num_units,
       kTile);
@@ -805,7 +740,7 @@ void Scene::poison_outputs(const Stage& stage) {
 void poison_outputs(Bench& bench, const std::vector<Instruction>& instances) {
   std::set<uint32_t> read, written;
   for (const Instruction& i : instances) {
-    for (const Region& r : footprint_of(i, nullptr)) {
+    for (const Region& r : footprint_of(bench, i, nullptr)) {
       if (reads(r.access)) read.insert(r.tensor.index);
       if (writes(r.access)) written.insert(r.tensor.index);
     }
@@ -870,15 +805,15 @@ void add_to_cover(const Bench& bench, const Footprint& footprint, bool (*wanted)
   }
 }
 
-Footprint footprint_of(const Instruction& instruction, const StateView* state) {
+Footprint footprint_of(const Bench& bench, const Instruction& instruction, const StateView* state) {
   Footprint out;
-  op_info(instruction.opcode).footprint(instruction, state, out);
+  op_info(instruction.opcode).footprint(instruction, bench.program, state, out);
   return out;
 }
 
 Cover written_by(const Bench& bench, const StateView& view, const std::vector<Instruction>& instances) {
   Cover cover = empty_cover(bench);
-  for (const Instruction& i : instances) add_to_cover(bench, footprint_of(i, &view), writes, cover);
+  for (const Instruction& i : instances) add_to_cover(bench, footprint_of(bench, i, &view), writes, cover);
   return cover;
 }
 

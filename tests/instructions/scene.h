@@ -91,9 +91,10 @@ struct Shape {
   uint32_t rows_of_sample = 1;             // limit for an instance of `sample`
   uint32_t tile_rows = 0;                  // of an instance's tile; 0: matrices are multiplied with vectors
   bool tile_order = false;                 // vectors of the only row, added in tile order
-  uint32_t square_cols() const {
-    return tile_order ? kSquareColsInTileOrder : tile_rows > 0 ? kSquareColsOfTiles : kSquareColsOfMatvec;
+  Order order() const {
+    return tile_order ? Order::kVectorInTileOrder : tile_rows > 0 ? Order::kTile : Order::kVector;
   }
+  HeadShape heads() const { return {head_dim, q_heads, kv_heads}; }
   uint32_t logit_rows() const { return serval::logit_rows({.rows = rows, .sequences = sequences}); }
   uint32_t records = 1;  // of planned attention: SMs of the machine
   uint32_t places = 64;  // for its partial results
@@ -262,7 +263,7 @@ double sum_error(uint32_t terms, double magnitude);
 using Cover = std::vector<std::vector<uint8_t>>;  // [tensor][element in memory order]: times covered
 Cover empty_cover(const Bench& bench);
 void add_to_cover(const Bench& bench, const Footprint& footprint, bool (*wanted)(Access), Cover& cover);
-Footprint footprint_of(const Instruction& instruction, const StateView* state);
+Footprint footprint_of(const Bench& bench, const Instruction& instruction, const StateView* state);
 // The elements that instances may write in this pass.
 Cover written_by(const Bench& bench, const StateView& view, const std::vector<Instruction>& instances);
 

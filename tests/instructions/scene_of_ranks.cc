@@ -45,6 +45,8 @@ SceneOfRanks::SceneOfRanks(uint32_t ranks, const Shape& shape, Random& random) :
     scenes_.back().new_pass(random);
   }
   bench.program.limits = lead().bench.program.limits;
+  bench.program.order = lead().bench.program.order;
+  bench.program.heads = lead().bench.program.heads;
   bench.program.num_devices = ranks;
   add_tensors();
   share_vocabulary(lead().t.table);
@@ -168,13 +170,13 @@ Stage SceneOfRanks::rope_parts(uint32_t rank) const {
     op.k_bias = {k_bias_.index + rank};
     op.v_bias = {v_bias_.index + rank};
   }
-  return units_of(op, {0, qkv_units(op)}, tile_.units);
+  return units_of(op, {0, qkv_units(bench.program.heads)}, tile_.units);
 }
 
 // The first rank pushes to each of the others.
 Stage SceneOfRanks::push_state(uint32_t rank) const {
   const TensorId rows = lead().t.rows, control = lead().t.control;
-  PushState op{on(rows, 0), on(control, 0), {}, {}, lead().shape.rows};
+  PushState op{on(rows, 0), on(control, 0), {}, {}};
   const auto make = [op](uint32_t peer, uint32_t) mutable {
     op.peer_rows = {op.rows.index + 1 + peer};
     op.peer_control = {op.control.index + 1 + peer};
@@ -199,10 +201,8 @@ Stage SceneOfRanks::stage(Opcode opcode, uint32_t rank) const {
     }
     case Opcode::kLmHead:
       return lm_head(rank);
-    case Opcode::kProjectPart: {
-      const auto op = op_of<ProjectPart>(rank);
-      return units_of(op, {0, qkv_units(op)}, tile_.units);
-    }
+    case Opcode::kProjectPart:
+      return units_of(op_of<ProjectPart>(rank), {0, qkv_units(bench.program.heads)}, tile_.units);
     case Opcode::kRopeParts:
       return rope_parts(rank);
     case Opcode::kPushState:

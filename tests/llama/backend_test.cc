@@ -370,7 +370,7 @@ TEST(HostBackend, BindsAProgramOfOneRowInTileOrder) {
   const ProgramLimits limits{
       .context = kContext, .rows = 1, .tile_rows = 32, .batch_invariant = true, .tile_order = true};
   const ValidProgram program = compile_model(config, host_machine(2), limits);
-  ASSERT_TRUE(has_tile_order(*program));
+  ASSERT_EQ((*program).order, Order::kVectorInTileOrder);
   Decoder row(bind_host_backend(ProgramSet({{1, program}}), config, of_parts, host_options(kContext, 2)));
   BackendOptions options = host_options(kContext, 2);
   options.limits.rows = 17;
@@ -414,10 +414,15 @@ Tensor& tensor(Program& program, const char* name) {
 
 TEST(HostBackend, RefusesLimitsThatTheRecordsDoNotHave) {
   EXPECT_THAT(refusal([](Program& p) { p.limits.max_context = 64; }), HasSubstr("state.adjustments"));
-  EXPECT_THAT(refusal([](Program& p) { --p.limits.max_context; }), HasSubstr("limit is 319"));
-  EXPECT_THAT(refusal([](Program& p) { ++p.limits.kv_blocks; }), HasSubstr("kv_blocks"));
+  EXPECT_THAT(refusal([](Program& p) { --p.limits.max_context; }), HasSubstr("rope: tensor 'rope'"));
+  EXPECT_THAT(refusal([](Program& p) { ++p.limits.kv_blocks; }), HasSubstr("k_cache: tensor 'cache.0.k'"));
   EXPECT_THAT(refusal([](Program& p) { --p.limits.vocab; }),
               HasSubstr("vocab: 203, the program's limit is 202"));
+}
+
+TEST(HostBackend, RefusesHeadsAndOrdersThatAreNotTheModels) {
+  EXPECT_THAT(refusal([](Program& p) { p.heads.q_heads *= 2; }), HasSubstr("expected"));
+  EXPECT_THAT(refusal([](Program& p) { p.order = Order::kTile; }), HasSubstr("expected"));
 }
 
 TEST(HostBackend, RefusesAProgramOfAnotherModel) {

@@ -35,7 +35,7 @@ int32_t prompt_token(uint32_t slot, uint32_t position, uint32_t vocab) {
 // Each tensor in zeroed memory of its own, but for weights and what lives within a pass.
 class Memory {
  public:
-  Memory(const Program& program, std::byte left_over) : program_(program), host_(program.tensors) {
+  Memory(const Program& program, std::byte left_over) : program_(program), host_(program) {
     for (uint32_t t = 0; t < program.tensors.size(); ++t) {
       const Tensor& tensor = program.tensors[t];
       tensors_.emplace_back(static_cast<std::byte*>(std::calloc(tensor.bytes(), 1)), &std::free);
@@ -185,8 +185,9 @@ std::vector<Drawn> Conversation::run() {
 bool is_small(const Program& program) {
   uint64_t operations = 0;
   for (const Instruction& i : program.instructions)
-    operations +=
-        op_info(i.opcode).cost(i, program.tensors, {.rows = 1, .context_tokens = kPrompt}).operations;
+    operations += op_info(i.opcode)
+                      .cost(i, program, program.tensors, {.rows = 1, .context_tokens = kPrompt})
+                      .operations;
   return operations <= kMostOperations && program.limits.sequences >= kSequences &&
          program.limits.max_context > kPrompt + kTokens;
 }

@@ -73,6 +73,7 @@ class Mutator {
   bool flip_logits_only();
   bool divide_leaves(Step& step);
   bool change_limit();
+  bool change_heads();
   bool rename_tensor();
   bool reshape_tensor();
   uint32_t near(uint32_t value);
@@ -324,19 +325,36 @@ bool Mutator::flip_logits_only() {
   return true;
 }
 
-// Makes the merge look for attention's results at the places of other lanes in a tensor of the same shape.
+// Makes the merge look for attention's results in another number of splits.
 bool Mutator::divide_leaves(Step& step) {
   if (step.record.opcode != static_cast<uint16_t>(Opcode::kAttentionMerge)) return false;
   auto op = step.record.as<AttentionMerge>();
-  if (coin() && op.kv_heads % 2 == 0) {
-    op.kv_heads /= 2;
-    op.splits *= 2;
-  } else if (op.splits % 2 == 0) {
-    op.kv_heads *= 2;
-    op.splits /= 2;
-  }
+  op.splits = coin() ? 2 * op.splits : near(op.splits);
   step.record.set(op);
   return true;
+}
+
+// One field, or the same channels divided into other heads.
+bool Mutator::change_heads() {
+  HeadShape& heads = draft_.rest.heads;
+  switch (below(4)) {
+    case 0:
+      heads.head_dim = coin() ? 192 - heads.head_dim : near(heads.head_dim);
+      return true;
+    case 1:
+      heads.q_heads = coin() ? 2 * heads.q_heads : near(heads.q_heads);
+      return true;
+    case 2:
+      heads.kv_heads = coin() ? 2 * heads.kv_heads : near(heads.kv_heads);
+      return true;
+    default:
+      if (heads.head_dim == 64) {
+        heads = {128, heads.q_heads / 2, heads.kv_heads / 2};
+      } else {
+        heads = {64, heads.q_heads * 2, heads.kv_heads * 2};
+      }
+      return true;
+  }
 }
 
 bool Mutator::change_limit() {
@@ -391,6 +409,11 @@ bool Mutator::change_header(Mutation mutation) {
   switch (mutation) {
     case Mutation::kLimitChanged:
       return change_limit();
+    case Mutation::kOrderChanged:
+      rest.order = static_cast<Order>(below(kNumOrders + 1));
+      return true;
+    case Mutation::kHeadsChanged:
+      return change_heads();
     case Mutation::kTensorRenamed:
       return rename_tensor();
     case Mutation::kTensorReshaped:
@@ -760,6 +783,8 @@ bool Mutator::apply(Mutation mutation) {
     case Mutation::kLogitsOnlyFlipped:
       return flip_logits_only();
     case Mutation::kLimitChanged:
+    case Mutation::kOrderChanged:
+    case Mutation::kHeadsChanged:
     case Mutation::kTensorRenamed:
     case Mutation::kTensorReshaped:
     case Mutation::kSeveralDevices:
@@ -831,6 +856,8 @@ const char* name_of(Mutation mutation) {
       "rows without logits left out or not",
       "leaves looked for elsewhere",
       "limit of the state changed",
+      "order of the sums changed",
+      "heads changed",
       "tensor renamed",
       "tensor of another shape or kind",
       "signal to a peer dropped",

@@ -39,6 +39,8 @@ enum class Mutation : uint8_t {
   kLogitsOnlyFlipped,
   kLeavesElsewhere,
   kLimitChanged,
+  kOrderChanged,
+  kHeadsChanged,
   kTensorRenamed,
   kTensorReshaped,
   // For programs of several devices.

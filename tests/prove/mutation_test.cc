@@ -95,10 +95,11 @@ std::vector<Tensor> by_name(std::vector<Tensor> tensors) {
   return tensors;
 }
 
-// A mutation of tensors, limits and devices always fails here: memory is allocated as the model says.
+// A mutation of tensors, of the shape and of devices always fails here: memory is allocated as the model
+// says.
 bool binds(const Mutant& mutant) {
   const Program &p = mutant.program, &o = mutant.original;
-  if (by_name(p.tensors) != by_name(o.tensors) || p.limits != o.limits || p.num_devices != o.num_devices)
+  if (by_name(p.tensors) != by_name(o.tensors) || p.shape() != o.shape() || p.num_devices != o.num_devices)
     return false;
   try {
     check_structure(p);

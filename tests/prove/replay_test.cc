@@ -117,7 +117,7 @@ uint32_t run(const Program& program, uint64_t seed, uint32_t result_cell) {
   std::vector<uint32_t> cells(kToyCells, 0);
   PassControl control{.passes_done = 0, .passes_wanted = 1, .last_pass = kKeepRunning, .stopped_by_host = 0};
   uint32_t stop = 0;
-  HostMemory memory(program.tensors);
+  HostMemory memory(program);
   memory.bind({0}, cells.data());
   memory.bind({1}, &control);
   memory.bind({2}, &stop);

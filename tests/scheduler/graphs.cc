@@ -167,14 +167,7 @@ QkvRope RandomGraph::qkv_rope(uint32_t layer) const {
           .first_unit = 0,
           .num_units = 0,
           .hidden = kHidden,
-          .head_dim = kHeadDim,
-          .q_heads = kQHeads,
-          .kv_heads = kKvHeads,
-          .max_context = kContext,
-          .kv_blocks = kKvBlocks,
           .epsilon = 1e-5F,
-          .max_rows = max_rows_,
-          .max_sequences = kSequences,
           .num_rows = max_rows_};
 }
 
@@ -190,7 +183,6 @@ MatvecResidual RandomGraph::matvec_residual(TensorId weights, TensorId input, ui
           .num_units = 0,
           .in_cols = in_cols,
           .out_cols = kHidden,
-          .max_rows = max_rows_,
           .num_rows = max_rows_};
 }
 
@@ -205,14 +197,7 @@ void RandomGraph::attention(uint32_t layer) {
                   .kv_head = first / kSplits,
                   .split = first % kSplits,
                   .splits = kSplits,
-                  .head_dim = kHeadDim,
-                  .q_heads = kQHeads,
-                  .kv_heads = kKvHeads,
-                  .max_context = kContext,
-                  .kv_blocks = kKvBlocks,
-                  .scale = 0.125F,
-                  .max_rows = max_rows_,
-                  .max_sequences = kSequences});
+                  .scale = 0.125F});
   });
 }
 
@@ -220,45 +205,44 @@ void RandomGraph::stage() {
   graph_.begin_stage("stage " + std::to_string(graph_.stages.size()));
   switch (below(9)) {
     case 0:
-      return by_units(Embed{table_, rows_, norm_, residual_, weighted_, squares_, 0, 0, kHidden, kVocab,
-                            max_rows_, 0, max_rows_},
-                      kHidden / kUnitRows);
+      return by_units(
+          Embed{table_, rows_, norm_, residual_, weighted_, squares_, 0, 0, kHidden, kVocab, 0, max_rows_},
+          kHidden / kUnitRows);
     case 1:
       return by_units(qkv_rope(below(2)), (kQHeads + 2 * kKvHeads) * kHeadDim / kUnitRows);
     case 2:
       return attention(below(2));
     case 3:
       ranges(kQHeads, [&](uint32_t first, uint32_t count) {
-        add(AttentionMerge{partial_, rows_, attention_, first, count, kSplits, kHeadDim, kQHeads, kKvHeads,
-                           kContext, max_rows_});
+        add(AttentionMerge{partial_, rows_, attention_, first, count, kSplits});
       });
       return;
     case 4:
       return by_units(matvec_residual(wo_, attention_, kQHeads * kHeadDim), kHidden / kUnitRows);
     case 5:
       return by_units(GateUpSilu{weighted_, squares_, gate_, up_, rows_, mlp_, 0, 0, kHidden, kIntermediate,
-                                 1e-5F, 0, max_rows_, 0, max_rows_},
+                                 1e-5F, 0, 0, max_rows_},
                       kIntermediate / kUnitRows);
     case 6:
       return by_units(matvec_residual(down_, mlp_, kIntermediate), kHidden / kUnitRows);
     case 7:
       return by_units(LmHead{weighted_, squares_, table_, rows_, logits_, unit_softmax_, 0, 0, kHidden,
-                             kVocab, 1e-5F, max_rows_, 0, logit_rows_},
+                             kVocab, 1e-5F, 0, logit_rows_},
                       static_cast<uint32_t>(vocabulary_units(kVocab)));
     default:
       ranges(logit_rows_, [&](uint32_t first, uint32_t count) {
         add(Sample{logits_, unit_softmax_, rows_, slots_, adjustments_, masks_, sampled_, top_, saved_, first,
-                   logit_rows_, first, count, kVocab, max_rows_, kSequences, kContext});
+                   logit_rows_, first, count, kVocab});
       });
   }
 }
 
 Graph RandomGraph::build() {
+  graph_.heads = {kHeadDim, kQHeads, kKvHeads};
   graph_.limits = {kVocab, kContext, kKvBlocks, max_rows_, kSequences};
   for (uint32_t n = 1 + below(12); n > 0; --n) stage();
   graph_.begin_stage("advance");
-  add(Advance{sampled_, host_stop_, rows_, slots_, control_, output_, adjustments_, max_rows_, logit_rows_,
-              kSequences, kContext});
+  add(Advance{sampled_, host_stop_, rows_, slots_, control_, output_, adjustments_});
   return std::move(graph_);
 }
 

@@ -151,7 +151,7 @@ void Ordering::find_conflicts() {
   std::vector<std::vector<Touch>> readers(program_.tensors.size()), writers(program_.tensors.size());
   for (uint32_t i = 0; i < count_; ++i) {
     Footprint regions;
-    op_info(program_.instructions[i].opcode).footprint(program_.instructions[i], nullptr, regions);
+    op_info(program_.instructions[i].opcode).footprint(program_.instructions[i], program_, nullptr, regions);
     for (const Region& r : regions) {
       if (is_immutable(program_.tensors[r.tensor.index].kind)) continue;
       (writes(r.access) ? writers : readers)[r.tensor.index].push_back({i, r});

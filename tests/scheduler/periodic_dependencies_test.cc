@@ -95,6 +95,7 @@ TEST(PeriodicDependencies, AreThoseOfTheWholeGraphIfRandomStagesRepeat) {
     const size_t num_stages = once.stages.size() - 1;  // without `advance`
     const size_t from = seed % num_stages, to = from + 1 + (seed / 7) % (num_stages - from);
     Graph graph;
+    static_cast<ProgramShape&>(graph) = once;
     graph.tensors = once.tensors;
     const auto append = [&](const Stage& stage) {
       graph.begin_stage(stage.name);

@@ -104,7 +104,6 @@ class Hand {
               units,
               kHidden,
               kVocab,
-              kDefaultRows,
               0,
               kDefaultRows},
         waits, signals);
@@ -125,7 +124,6 @@ class Hand {
                    kIntermediate,
                    1e-5F,
                    0,
-                   kDefaultRows,
                    0,
                    kDefaultRows},
         waits, signals);
@@ -145,7 +143,6 @@ class Hand {
                        kIntermediate,
                        kHidden,
                        0,
-                       kDefaultRows,
                        0,
                        kDefaultRows},
         waits, signals);
@@ -164,7 +161,6 @@ class Hand {
                kHidden,
                kVocab,
                1e-5F,
-               kDefaultRows,
                0,
                kDefaultRows},
         waits, signals);
@@ -623,24 +619,6 @@ TEST(Stale, CacheThatNoRecordWrites) {
   EXPECT_TRUE(some_exact_run_fails(program));
 }
 
-// With two leaves the tensor's shape fits both layouts, so each record is valid alone.
-TEST(Stale, LeavesInAnotherLayoutThanTheirReaderExpects) {
-  LlamaConfig config = tiny_config();
-  config.num_layers = 1;
-  const Graph graph = build_llama_graph(config, {.sms = 1, .context = 2 * kLeafTokens});
-  Draft draft(compile_as(graph, {Policy::kList, QueueKind::kPerSm, 1}));
-  for (Step* step : steps_of(draft, Opcode::kAttentionMerge, 0)) {
-    change<AttentionMerge>(*step, [](AttentionMerge& op) {
-      ASSERT_EQ(op.splits, 1U);
-      op.splits *= 2;
-      op.kv_heads /= 2;
-    });
-  }
-  const Program program = draft.assemble();
-  expect_refused(program, Rule::kStale, {"attention_merge", "partial"});
-  EXPECT_TRUE(some_exact_run_fails(program));
-}
-
 // ---- operands
 
 class Operands : public ::testing::Test {
@@ -685,13 +663,49 @@ TEST_F(Operands, TensorThatDoesNotExist) {
 }
 
 TEST_F(Operands, LimitsOfTheStateThatAreNotTheRecords) {
-  for (const auto limit : {&StateLimits::vocab, &StateLimits::kv_blocks}) {
-    for (const uint32_t by : {1U, ~0U}) {
-      Program program = small_programs().front();
-      program.limits.*limit += by;
-      expect_refused(program, Rule::kOperands, {"the program's limit is"});
-    }
+  for (const uint32_t by : {1U, ~0U}) {
+    Program program = small_programs().front();
+    program.limits.vocab += by;
+    expect_refused(program, Rule::kOperands, {"the program's limit is"});
+    program = small_programs().front();
+    program.limits.kv_blocks += by;
+    expect_refused(program, Rule::kOperands, {"k_cache"});
   }
+}
+
+// The program has one number of KV heads, so one number of splits fits the tensor of partial results.
+TEST_F(Operands, SplitsThatAreNotTheTensors) {
+  LlamaConfig config = tiny_config();
+  config.num_layers = 1;
+  const Graph graph = build_llama_graph(config, {.sms = 1, .context = 2 * kLeafTokens});
+  Draft draft(compile_as(graph, {Policy::kList, QueueKind::kPerSm, 1}));
+  for (Step* step : steps_of(draft, Opcode::kAttentionMerge, 0)) {
+    change<AttentionMerge>(*step, [](AttentionMerge& op) {
+      ASSERT_EQ(op.splits, 1U);
+      op.splits *= 2;
+    });
+  }
+  const Program program = draft.assemble();
+  expect_refused(program, Rule::kOperands, {"attention_merge", "partial"});
+  EXPECT_TRUE(some_exact_run_fails(program));
+}
+
+TEST_F(Operands, HeadsThatAreNotTheTensors) {
+  const HeadShape heads = small_programs().front().heads;
+  for (const HeadShape& other : {HeadShape{192 - heads.head_dim, heads.q_heads, heads.kv_heads},
+                                 HeadShape{heads.head_dim, 2 * heads.q_heads, heads.kv_heads},
+                                 HeadShape{heads.head_dim, 2 * heads.q_heads, 2 * heads.kv_heads}}) {
+    Program program = small_programs().front();
+    program.heads = other;
+    expect_refused(program, Rule::kOperands, {"expected"});
+  }
+}
+
+TEST_F(Operands, OrderThatIsNotTheTensors) {
+  Program program = small_programs().front();
+  ASSERT_EQ(program.order, Order::kVector);
+  program.order = Order::kTile;
+  expect_refused(program, Rule::kOperands, {"expected"});
 }
 
 TEST_F(Operands, UnknownOpcode) {
@@ -700,20 +714,23 @@ TEST_F(Operands, UnknownOpcode) {
   expect_refused_and_seen(program, Rule::kOperands, {"opcode"});
 }
 
-// Footprints divide by it.
-TEST_F(Operands, NoKvHeads) {
+// Footprints divide by the number of KV heads.
+TEST_F(Operands, NoHeads) {
   Program program = Mlp().build();
   program.instructions[0].opcode = static_cast<uint16_t>(Opcode::kAttention);
   Attention op{};
-  op.head_dim = 64;
-  op.q_heads = 4;
-  op.max_rows = kDefaultRows;
   op.rows = {kRows};
   program.instructions[0].set(op);
-  expect_refused_and_seen(program, Rule::kOperands, {"kv_heads"});
+  expect_refused_and_seen(program, Rule::kOperands, {"heads: the program has none"});
 }
 
 // ---- structure
+
+TEST(Structure, NoKvHeads) {
+  Program program = small_programs().front();
+  program.heads.kv_heads = 0;
+  expect_refused(program, Rule::kStructure, {"heads.kv_heads: 0"});
+}
 
 TEST(Structure, WaitForACounterThatIsNotInTheTable) {
   Program program = Mlp().build();
@@ -1284,7 +1301,7 @@ TEST_F(Operands, PartsOfTheStateHaveTheNamesOfTheirOperands) {
       std::vector<std::string_view> parts;
       for (const FieldInfo& field : op_info(i.opcode).fields) parts.push_back(field.part);
       footprint.clear();
-      op_info(i.opcode).footprint(i, nullptr, footprint);
+      op_info(i.opcode).footprint(i, program, nullptr, footprint);
       for (const Region& r : footprint) {
         const Tensor& tensor = program.tensors[r.tensor.index];
         if (tensor.kind != TensorKind::kState) continue;

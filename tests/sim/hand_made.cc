@@ -56,7 +56,6 @@ MatvecResidual product(const Tensors& t, uint32_t units) {
           .num_units = units,
           .in_cols = kCols,
           .out_cols = kMaxUnits * kUnitRows,
-          .max_rows = kDefaultRows,
           .num_rows = kDefaultRows};
 }
 
@@ -72,7 +71,6 @@ MatvecPush pushed_product(const Tensors& t, uint32_t units, uint32_t device, uin
           .out_cols = kMaxUnits * kUnitRows,
           .rank = device,
           .ranks = devices,
-          .max_rows = kDefaultRows,
           .num_rows = kDefaultRows};
 }
 

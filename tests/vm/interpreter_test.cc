@@ -142,7 +142,7 @@ Program ToyRanks::build(uint32_t ranks) {
 
 // Here all devices share one decision; in real programs an instruction copies it (push_state).
 HostMemory ToyRanks::bind() {
-  HostMemory memory(program_.tensors);
+  HostMemory memory(program_);
   memory.bind({0}, cells.data());
   memory.bind({1}, &controls[0]);
   memory.bind({2}, &stop_);
@@ -173,7 +173,7 @@ TEST(HostInterpreter, NamesTheRankThatWaits) {
   std::vector<uint32_t> cells(kToyCells, 0);
   PassControl control{.passes_done = 0, .passes_wanted = 1};
   uint32_t stop = 0;
-  HostMemory memory(p.tensors);
+  HostMemory memory(p);
   memory.bind({0}, cells.data());
   memory.bind({1}, &control);
   memory.bind({2}, &stop);
@@ -461,7 +461,7 @@ TEST(HostInterpreter, RefusesWhatItCouldNotRun) {
   PassControl control;
   std::vector<uint32_t> cells(kToyCells);
   uint32_t stop = 0;
-  HostMemory memory(std::vector<Tensor>(3));
+  HostMemory memory(good);
   memory.bind({0}, cells.data());
   memory.bind({1}, &control);
   const auto refusal = [&](const Program& program, const HostMemory& bound) {
@@ -470,7 +470,9 @@ TEST(HostInterpreter, RefusesWhatItCouldNotRun) {
     return std::string(e.what());
   };
   EXPECT_THAT(refusal(good, memory), HasSubstr("not bound"));
-  EXPECT_THAT(refusal(good, HostMemory(std::vector<Tensor>(1))), HasSubstr("not bound"));
+  Program of_one_tensor = good;
+  of_one_tensor.tensors.resize(1);
+  EXPECT_THAT(refusal(good, HostMemory(of_one_tensor)), HasSubstr("not bound"));
   memory.bind({2}, &stop);
   Program unknown = good;
   unknown.instructions[1].opcode = 77;

@@ -40,7 +40,7 @@ void expect_same(const Program& a, const Program& b) {
   EXPECT_EQ(a.machine, b.machine);
   EXPECT_EQ(a.queue_kind, b.queue_kind);
   EXPECT_EQ(a.num_devices, b.num_devices);
-  EXPECT_EQ(a.limits, b.limits);
+  EXPECT_EQ(a.shape(), b.shape());
   EXPECT_EQ(a.gate_counter, b.gate_counter);
   ASSERT_EQ(a.instructions.size(), b.instructions.size());
   EXPECT_EQ(
@@ -154,8 +154,8 @@ TEST(ProgramFile, NamesAForeignFileAndAnotherVersion) {
   std::vector<std::byte> bytes = serialise(small_program(QueueKind::kPerSm));
   bytes[8] = std::byte{99};
   EXPECT_THAT(outcome(bytes), HasSubstr("version: 99"));
-  bytes[8] = std::byte{1};  // from before rows and sequences were limits
-  EXPECT_THAT(outcome(bytes), HasSubstr("version: 1, this build reads 3: compile the program again"));
+  bytes[8] = std::byte{3};  // from before the order and the heads were the program's
+  EXPECT_THAT(outcome(bytes), HasSubstr("version: 3, this build reads 4: compile the program again"));
   bytes[0] = std::byte{'X'};
   EXPECT_THAT(outcome(bytes), HasSubstr("not a Serval program"));
   EXPECT_THAT(outcome({}), HasSubstr("magic"));

@@ -265,6 +265,42 @@ TEST(CheckStructure, LimitsTheLimitsOfTheState) {
   EXPECT_THAT(refusal([](Program& p) { p.limits.kv_blocks = ~0U; }), HasSubstr("limits.kv_blocks"));
 }
 
+TEST(CheckStructure, WantsAnOrderThatSuitsRowsAndDevices) {
+  const auto of_one_row = [](Order order) {
+    return refusal([&](Program& p) {
+      p.tensors.clear();  // a part of the state has the program's rows
+      p.limits.rows = 1;
+      p.order = order;
+    });
+  };
+  EXPECT_EQ(of_one_row(Order::kVectorInTileOrder), "accepted");
+  EXPECT_EQ(of_one_row(Order::kTile), "accepted");
+  EXPECT_THAT(of_one_row(static_cast<Order>(kNumOrders)), HasSubstr("order: 3; limit: 2"));
+  EXPECT_THAT(refusal([](Program& p) { p.order = Order::kVectorInTileOrder; }),
+              HasSubstr("order: vector in tile order, in passes of 16 rows; limit: 1"));
+  EXPECT_THAT(refusal([](Program& p) {
+                p.limits.rows = 1;
+                p.num_devices = 2;
+                p.order = Order::kVectorInTileOrder;
+              }),
+              HasSubstr("order: vector in tile order, on 2 devices; limit: 1"));
+}
+
+TEST(CheckStructure, WantsWholeHeadsOrNone) {
+  const auto with = [](HeadShape heads) { return refusal([&](Program& p) { p.heads = heads; }); };
+  EXPECT_EQ(with({}), "accepted");
+  EXPECT_EQ(with({64, 8, 2}), "accepted");
+  EXPECT_EQ(with({128, 3, 3}), "accepted");
+  for (const uint32_t head_dim : {0U, 32U, 63U, 96U, 127U, 256U})
+    EXPECT_THAT(with({head_dim, 8, 2}), HasSubstr("heads.head_dim: " + std::to_string(head_dim)));
+  EXPECT_THAT(with({64, 8, 0}), HasSubstr("heads.kv_heads: 0; limit: 1 to 1048576"));
+  EXPECT_THAT(with({64, 8, 1U << 21}), HasSubstr("heads.kv_heads"));
+  EXPECT_THAT(with({64, 0, 2}), HasSubstr("heads.q_heads: 0; limit: 1 to 1048576"));
+  EXPECT_THAT(with({64, ~0U, 1}), HasSubstr("heads.q_heads"));
+  EXPECT_THAT(with({64, 7, 2}), HasSubstr("heads.q_heads: 7, expected a multiple of 2 KV heads"));
+  EXPECT_THAT(with({64, 1, 2}), HasSubstr("heads.q_heads: 1"));
+}
+
 TEST(CheckStructure, WantsTensorsWhoseSizeIsANumber) {
   constexpr uint64_t kHuge = uint64_t{1} << 32;
   EXPECT_THAT(refusal([](Program& p) { p.tensors[0].rows = 0; }), HasSubstr("'cells'"));

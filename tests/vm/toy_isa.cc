@@ -177,7 +177,7 @@ ToyMachine::ToyMachine(Program p, uint32_t threads, double stall_timeout_s)
     : program(std::move(p)), interpreter_(program, toy_isa(), bind(), {threads, stall_timeout_s}) {}
 
 HostMemory ToyMachine::bind() {
-  HostMemory memory(program.tensors);
+  HostMemory memory(program);
   memory.bind(kCells, cells.data());
   memory.bind(kControl, &control);
   memory.bind(kStop, &stop);

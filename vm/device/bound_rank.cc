@@ -130,6 +130,7 @@ BoundProgram BoundRank::bound(const DeviceMemory& memory) const {
           .gate_counter = gate,
           .gate_signal = target_of(program_, gate),
           .gate_per_pass = program_.counters[gate].increments_per_pass,
+          .shape = program_.shape(),
           .rows = static_cast<const PassRow*>(base_of(memory, state_tensor::kRows)),
           .control = static_cast<const PassControl*>(base_of(memory, state_tensor::kControl))};
 }

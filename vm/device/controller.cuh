@@ -89,14 +89,14 @@ class Controller {
     FaultKind kind = FaultKind::kNone;
     if (!record_in_range(buffer.record) || !fetch_side_tables(buffer)) {
       kind = FaultKind::kBadRecord;
-    } else if (!Isa::template in_range<Config>(buffer.record)) {
+    } else if (!Isa::template in_range<Config>(buffer.record, s_.shape)) {
       kind = FaultKind::kBadOperands;
     }
     if (kind != FaultKind::kNone) fault(buffer, kind);
     __syncwarp();  // the plan reads what all lanes have loaded
     if (lane_ == 0) {
       const RecordBuffer& before = s_.records[(fetched_ - 1) % kRecordBuffers];
-      Isa::template make_plan<Config>(launch_, before, buffer);
+      Isa::template make_plan<Config>(launch_, s_.shape, before, buffer);
       recorder_.stamp(fetched_, EventKind::kFetched);
     }
     publish_record();

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "vm/layout/row_tiles.h"
+#include "vm/program_shape.h"
 #include "vm/ptx/ptx.cuh"
 #include "vm/reflect.h"
 #include "vm/state/rows.h"
@@ -58,9 +59,10 @@ struct Group {
   uint32_t thread;  // 0 to kGroupThreads - 1
   uint32_t warp;    // 0 to kConsumerWarps - 1
   uint32_t lane;
-  std::byte* scratch;     // kScratchBytes of shared memory, contents undefined
-  void* const* operands;  // base of each tensor operand; the array lies in shared memory
-  void* const* tensors;   // base of each of the program's tensors; the array lies in GPU memory
+  std::byte* scratch;         // kScratchBytes of shared memory, contents undefined
+  void* const* operands;      // base of each tensor operand; the array lies in shared memory
+  void* const* tensors;       // base of each of the program's tensors; the array lies in GPU memory
+  const ProgramShape& shape;  // in shared memory
   const PassRow*
       rows;  // rows of this pass: [kTableRows] in shared memory, or all in GPU memory (Config::kSharedRows)
   uint64_t* inputs;  // mbarrier whose phase ends when the inputs may be read

@@ -71,6 +71,7 @@ struct BoundProgram {
   uint32_t gate_counter;  // this device's pass gate
   uint32_t gate_signal;   // its SignalTarget
   uint32_t gate_per_pass;
+  ProgramShape shape;
   const PassRow* rows;         // whole tiles (vm/state/rows.h); rows beyond the program's are not active
   const PassControl* control;  // [1]
 };

@@ -13,7 +13,7 @@
 // A streaming instruction works on pages that need no wait, such as weights. Four roles work on different
 // instructions at the same time. A streaming instruction defines
 //
-//   shape(buffer, op)            what it works on: the stream's Shape
+//   shape(buffer, op, program)   what it works on: the stream's Shape. `program` is the program's shape
 //
 // and whatever the stream needs to find its pages and to store its results. A stream is a way in which pages
 // meet activations, such as instructions/product/orders/vector_stream.cuh. An instruction set lists the
@@ -41,8 +41,9 @@
 // with_op(visit) calls visit(op) for the record's instruction. The kernel has one copy of the stream's
 // functions for all instructions, which keeps it small enough for the instruction cache.
 //
-// Both kinds have in_range(op), which is true if every index derived from the operands is inside its tensor;
-// or in_range<Config>(op), where it depends on what the kernel is compiled for.
+// Both kinds have in_range(op, program), which is true if every index derived from the operands and the
+// program's shape is inside its tensor; or in_range<Config>(op, program), where it depends on what the kernel
+// is compiled for.
 #pragma once
 
 #include <concepts>
@@ -57,8 +58,8 @@ struct DeviceOp;
 
 // True if `Stream` can run `Op`, because `Op` has a shape in the stream's terms.
 template <class Stream, class Op>
-concept Streams = requires(const Op& op, const RecordBuffer& buffer) {
-  { Stream::template Op<Op>::shape(buffer, op) } -> std::same_as<typename Stream::Shape>;
+concept Streams = requires(const Op& op, const RecordBuffer& buffer, const ProgramShape& program) {
+  { Stream::template Op<Op>::shape(buffer, op, program) } -> std::same_as<typename Stream::Shape>;
 };
 
 // Runs a group instruction, in a kernel that is compiled for Config.
@@ -74,11 +75,11 @@ __device__ __forceinline__ void run_group(const Op& op, const Group& group) {
 // True if an instruction's operands are in range, in a kernel that is compiled for Config. OnDevice: what
 // runs it, DeviceOp<Op> or its stream's Op<Op>.
 template <class Config, class OnDevice, class Op>
-__device__ __forceinline__ bool in_range_for(const Op& op) {
-  if constexpr (requires { OnDevice::template in_range<Config>(op); }) {
-    return OnDevice::template in_range<Config>(op);
+__device__ __forceinline__ bool in_range_for(const Op& op, const ProgramShape& program) {
+  if constexpr (requires { OnDevice::template in_range<Config>(op, program); }) {
+    return OnDevice::template in_range<Config>(op, program);
   } else {
-    return OnDevice::in_range(op);
+    return OnDevice::in_range(op, program);
   }
 }
 
@@ -92,7 +93,7 @@ struct GroupOp {
   static constexpr bool kStartsBeforeGate = false;
 
   template <class Op>
-  static __device__ bool in_range(const Op&) {
+  static __device__ bool in_range(const Op&, const ProgramShape&) {
     return true;
   }
 };

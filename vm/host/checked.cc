@@ -300,7 +300,8 @@ void Checked::execute(Sm& sm, uint32_t slot) {
   for (const Wait& w : waits) join_counter(w.counter, target(w, sm.pass), sm.device, all);
 
   footprint_.clear();
-  isa_.footprint(instruction, options_.states.empty() ? nullptr : &options_.states[sm.pass], footprint_);
+  isa_.footprint(instruction, program_, options_.states.empty() ? nullptr : &options_.states[sm.pass],
+                 footprint_);
   check_aliases(id_of(sm.pass, index));
   uint32_t written = 0;
   for (const Region& r : footprint_) written |= writes(r.access) ? 1U << r.operand : 0;

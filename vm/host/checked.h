@@ -18,7 +18,7 @@ namespace serval {
 struct CheckedIsa {
   // Returns why a record may not run in this program, as in HostIsa.
   std::string (*check)(const Program&, const Instruction&);
-  void (*footprint)(const Instruction&, const StateView* state, Footprint& out);
+  void (*footprint)(const Instruction&, const ProgramShape& shape, const StateView* state, Footprint& out);
   uint32_t (*pages)(const Instruction&);  // pages that the record must hold at once
   const char* (*name)(uint16_t opcode);
 };

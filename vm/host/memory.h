@@ -1,12 +1,10 @@
-// Addresses of a program's tensors in host memory.
+// A program's shape, and the addresses of its tensors in host memory.
 #pragma once
 
 #include <cstddef>
-#include <span>
 #include <vector>
 
-#include "vm/instruction.h"
-#include "vm/tensor.h"
+#include "vm/program.h"
 
 namespace serval {
 
@@ -14,9 +12,11 @@ namespace serval {
 // outlive every run. Weights are row-major and are only read.
 class HostMemory {
  public:
-  explicit HostMemory(std::span<const Tensor> tensors) : base_(tensors.size(), nullptr) {
-    for (const Tensor& tensor : tensors) dtypes_.push_back(tensor.dtype);
+  explicit HostMemory(const Program& program)
+      : shape_(program.shape()), base_(program.tensors.size(), nullptr) {
+    for (const Tensor& tensor : program.tensors) dtypes_.push_back(tensor.dtype);
   }
+  const ProgramShape& shape() const { return shape_; }
   void bind(TensorId tensor, void* base) { base_.at(tensor.index) = base; }
   size_t size() const { return base_.size(); }
   bool bound(TensorId tensor) const { return base_.at(tensor.index) != nullptr; }
@@ -28,6 +28,7 @@ class HostMemory {
   DType dtype(TensorId tensor) const { return dtypes_[tensor.index]; }
 
  private:
+  ProgramShape shape_;
   std::vector<void*> base_;
   std::vector<DType> dtypes_;
 };

@@ -19,13 +19,6 @@ template <class... Args>
   throw Error(ErrorKind::kUsage, "state: attention: " + fmt::format(what, std::forward<Args>(args)...));
 }
 
-uint32_t kv_heads_of(const Program& program) {
-  for (const Tensor& t : program.tensors) {
-    if (t.kind == TensorKind::kKvCache && t.head_dim > 0) return static_cast<uint32_t>(t.rows / t.head_dim);
-  }
-  return 0;
-}
-
 // Rows from this one on are not active.
 uint32_t active_rows(const StateBlock& state, uint32_t rows) {
   while (rows > 0 && !row_is_active(state.rows[rows - 1])) --rows;
@@ -42,7 +35,7 @@ class AttentionCheck {
       : limits_(program.limits),
         state_(state),
         list_(state.attention),
-        heads_(kv_heads_of(program)),
+        heads_(program.heads.kv_heads),
         rows_(active_rows(state, limits_.rows)),
         sms_(program.machine.sms) {}
 

@@ -28,13 +28,14 @@ struct StateLimits {
 // log-probabilities that are long enough to be read at about the speed of other prompts.
 inline constexpr uint32_t kMostLogitRows = 1024;
 static_assert(kMostLogitRows >= kLargestSequences);
+// Kernels call it, too: they have no address of a constant, so std::min() gets a copy.
 constexpr uint32_t logit_rows(const StateLimits& limits) {
-  return std::min(limits.rows, kMostLogitRows);
+  return std::min(limits.rows, uint32_t{kMostLogitRows});
 }
 // The first of them, which have a row for each sequence that generates.
 inline constexpr uint32_t kLeastDrawingRows = 64;
 constexpr uint32_t drawing_rows(const StateLimits& limits) {
-  return std::min(limits.rows, std::max(limits.sequences, kLeastDrawingRows));
+  return std::min(limits.rows, std::max(limits.sequences, uint32_t{kLeastDrawingRows}));
 }
 
 }  // namespace serval

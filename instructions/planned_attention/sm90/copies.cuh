@@ -99,7 +99,7 @@ class Copies {
   // Row in the cache of the stream's b-th block of its first head; called for each b in order.
   __device__ __forceinline__ uint32_t find_row(const Stream& stream, uint32_t b) {
     if (b % kWarpThreads == 0 && b > 0) walk_.find_blocks(stream.item, b);
-    return (walk_.block(b) * op_.kv_heads + stream.head) * kKvBlockTokens;
+    return (walk_.block(b) * role_.s.shape.heads.kv_heads + stream.head) * kKvBlockTokens;
   }
   // Loads keys one block ahead of values.
   __device__ __forceinline__ void load_keys_ahead(const Stream& stream) {
@@ -195,7 +195,7 @@ class Copies {
       if (b > 0 || !is_keys || is_second) return;
       const auto slot = static_cast<uint32_t>(&stream - c.memory_.streams);
       queries = c.memory_.narrow_operands[by_two ? head / 2 : head].queries[slot][0];
-      first_query = (stream.item.first_row + stream.first_row) * c.op_.q_heads +
+      first_query = (stream.item.first_row + stream.first_row) * c.role_.s.shape.heads.q_heads +
                     (stream.head + head) * c.memory_.heads.count;
     }
   };

@@ -12,11 +12,10 @@ struct DeviceOp<PlannedAttention> : GroupOp {
 
   // A kernel has code for one head size.
   template <class Config>
-  static __device__ bool in_range(const Op& op) {
+  static __device__ bool in_range(const Op& op, const ProgramShape& program) {
     constexpr uint32_t kMostHeads = Config::kHasFullTiles ? planned::kTileRows : planned::kNarrowRows;
-    return op.record < op.records && op.records <= kMaxSms && op.kv_heads != 0 &&
-           op.q_heads / op.kv_heads <= kMostHeads && op.q_heads % op.kv_heads == 0 &&
-           op.q_heads >= op.kv_heads && op.head_dim == Config::kHeadDim;
+    return op.record < op.records && op.records <= kMaxSms && program.heads.group_heads() <= kMostHeads &&
+           program.heads.head_dim == Config::kHeadDim;
   }
 
   // Replaces the preparer's work for other group instructions (vm/device/sm90/kernel.cuh).

@@ -22,11 +22,11 @@ class StreamWalk {
   __device__ __forceinline__ void begin() {
     if (role_.lane == 0) {
       memory_.cursor = {};
-      memory_.heads = GroupHeads(op_.q_heads / op_.kv_heads);
+      memory_.heads = GroupHeads(role_.s.shape.heads.group_heads());
       if (ptx::load_constant(&list()->records) == op_.records) {
         memory_.cursor.item = ptx::load_constant(&list()->begin[op_.record]);
-        memory_.cursor.end_item =
-            min(ptx::load_constant(&list()->begin[op_.record + 1]), attention_items(op_.max_rows));
+        memory_.cursor.end_item = min(ptx::load_constant(&list()->begin[op_.record + 1]),
+                                      attention_items(role_.s.shape.limits.rows));
       }
     }
     __syncwarp();
@@ -62,7 +62,7 @@ class StreamWalk {
         reinterpret_cast<uint4*>(&stream.item)[role_.lane] =
             ptx::load_constant(reinterpret_cast<const uint4*>(item) + role_.lane);
       __syncwarp();
-      const bool good = in_bounds(op_, stream.item);
+      const bool good = in_bounds(op_, role_.s.shape, stream.item);
       if (role_.lane == 0) advance_cursor(stream.item, good);
       __syncwarp();
       described_ = good && describe(stream, cursor.first_row,
@@ -74,7 +74,7 @@ class StreamWalk {
   // Loads the ids of 32 of the item's blocks from its `first`-th on, one a lane, up to the sequence's
   // possible blocks.
   __device__ __forceinline__ void find_blocks(const AttentionItem& item, uint32_t first) {
-    const uint32_t most = blocks_for_tokens(op_.max_context);
+    const uint32_t most = blocks_for_tokens(role_.s.shape.limits.max_context);
     const uint32_t block = item.first_leaf * kLeafBlocks + first + role_.lane;
     const auto* table = tensor<&Op::block_table, const uint32_t>(*role_.buffer) + size_t{item.slot} * most;
     if (block < most) ids_ = ptx::load_constant(table + block);

@@ -134,8 +134,8 @@ class Tile {
   __device__ __forceinline__ const uint16_t* query_at(const Stream& stream, uint32_t tile_row) const {
     if (!exists(stream, tile_row)) return nullptr;
     const Query of = query(stream, tile_row);
-    const size_t vector =
-        size_t{stream.item.first_row + of.row} * op_.q_heads + head(stream) * heads_.count + of.head;
+    const size_t vector = size_t{stream.item.first_row + of.row} * group_.shape.heads.q_heads +
+                          head(stream) * heads_.count + of.head;
     return group_.tensor<&Op::q, const uint16_t>() + vector * kHeadDim;
   }
   // Copies queries to shared memory, 16 bytes of a row a thread; zeros where there is no query.
@@ -346,9 +346,9 @@ class Tile {
                                                      uint32_t quad_lane) const {
     const Query of = query(stream, form().tile_row(i));
     const uint32_t first_col = (head(stream) * heads_.count + of.head) * kHeadDim;
-    const auto at = slab_image::place(op_.q_heads * kHeadDim, first_col + first);
+    const auto at = slab_image::place(group_.shape.heads.q_heads * kHeadDim, first_col + first);
     return without_type(group_.tensor<&Op::output, std::byte>()) +
-           slab_image::piece_offset(op_.max_rows, stream.item.first_row + of.row, at.slab,
+           slab_image::piece_offset(group_.shape.limits.rows, stream.item.first_row + of.row, at.slab,
                                     at.piece + quad_lane);
   }
   // Two neighbouring outputs in the output's type.

@@ -31,28 +31,30 @@ struct RopeAndAppend {
                                                     const vector_stream::Output& out) const {
     Fetched fetched{};
     if (!out.wanted) return fetched;
-    const QkvUnit u = qkv_unit(op, op.first_unit + out.unit);
+    const HeadShape& heads = role.s.shape.heads;
+    const QkvUnit u = qkv_unit(heads, op.first_unit + out.unit);
     const PassRow& row = role.s.rows[out.row];
     uint32_t channel = u.index * kUnitRows + out.row_of_unit;
     if (u.part != QkvPart::kV) {
       const uint32_t pair = u.index * kPairs + out.row_of_unit % kPairs;
       const float* cosines =
-          tensor<&Op::rope, const float>(*role.buffer) + size_t{row.position} * op.head_dim + pair;
+          tensor<&Op::rope, const float>(*role.buffer) + size_t{row.position} * heads.head_dim + pair;
       fetched.cosine = ptx::load_constant(cosines);
-      fetched.sine = ptx::load_constant(cosines + op.head_dim / 2);
+      fetched.sine = ptx::load_constant(cosines + heads.head_dim / 2);
       fetched.is_turned = 1;
-      channel = pair + (out.row_of_unit < kPairs ? 0 : op.head_dim / 2);
+      channel = pair + (out.row_of_unit < kPairs ? 0 : heads.head_dim / 2);
     }
     if (has_biases(op)) {
       const uint16_t* const biases = u.part == QkvPart::kQ ? tensor<&Op::q_bias, const uint16_t>(*role.buffer)
                                      : u.part == QkvPart::kK
                                          ? tensor<&Op::k_bias, const uint16_t>(*role.buffer)
                                          : tensor<&Op::v_bias, const uint16_t>(*role.buffer);
-      fetched.bias = __uint_as_float(uint32_t{__ldg(biases + u.head * op.head_dim + channel)} << 16);
+      fetched.bias = __uint_as_float(uint32_t{__ldg(biases + u.head * heads.head_dim + channel)} << 16);
     }
-    uint16_t* const to = u.part == QkvPart::kQ ? tensor<&Op::q, uint16_t>(*role.buffer) +
-                                                     (size_t{out.row} * op.q_heads + u.head) * op.head_dim
-                                               : token_in_cache(role, op, u, row);
+    uint16_t* const to = u.part == QkvPart::kQ
+                             ? tensor<&Op::q, uint16_t>(*role.buffer) +
+                                   (size_t{out.row} * heads.q_heads + u.head) * heads.head_dim
+                             : token_in_cache(role, u, row);
     fetched.to = to + channel;
     return fetched;
   }
@@ -75,7 +77,7 @@ struct RopeAndAppend {
   __device__ __forceinline__ void finish_tile(Role& role, const WarpTile& tile, float (&d)[kValues]) const {
     if (!tile_stream::has_units(tile, op.num_units)) return;
     const tile_stream::WarpTile part = tile.reread_thread();
-    const QkvUnit first = qkv_unit(op, op.first_unit + part.unit());
+    const QkvUnit first = qkv_unit(role.s.shape.heads, op.first_unit + part.unit());
     const WarpRows rows(role, op, part, first);
     const Pieces pieces(role, op, part, first);
     const bool turns = first.part != QkvPart::kV;
@@ -108,14 +110,17 @@ struct RopeAndAppend {
  private:
   // Address of a row's token in the K or V cache, for a head.
   template <class Role>
-  static __device__ __forceinline__ uint16_t* token_in_cache(const Role& role, const Op& op, const QkvUnit& u,
+  static __device__ __forceinline__ uint16_t* token_in_cache(const Role& role, const QkvUnit& u,
                                                              const PassRow& row) {
+    const ProgramShape& program = role.s.shape;
     const auto* table = tensor<&Op::block_table, const uint32_t>(*role.buffer);
-    const uint32_t block = ptx::load_relaxed(table + size_t{row.slot} * blocks_for_tokens(op.max_context) +
-                                             row.position / kKvBlockTokens);
+    const uint32_t block =
+        ptx::load_relaxed(table + size_t{row.slot} * blocks_for_tokens(program.limits.max_context) +
+                          row.position / kKvBlockTokens);
     uint16_t* const cache = u.part == QkvPart::kK ? tensor<&Op::k_cache, uint16_t>(*role.buffer)
                                                   : tensor<&Op::v_cache, uint16_t>(*role.buffer);
-    return cache + kv_offset(block, u.head, row.position % kKvBlockTokens, op.kv_heads, op.head_dim);
+    return cache + kv_offset(block, u.head, row.position % kKvBlockTokens, program.heads.kv_heads,
+                             program.heads.head_dim);
   }
 
   static constexpr uint32_t kPairs = kUnitRows / 2;         // RoPE pairs in a unit
@@ -140,13 +145,14 @@ struct RopeAndAppend {
           has_biases(serval::has_biases(op)),
           biases{} {
       if (!has_biases) return;
-      const uint16_t* const from = biases_of(role, op, first) + first.head * op.head_dim;
+      const HeadShape& heads = role.s.shape.heads;
+      const uint16_t* const from = biases_of(role, op, first) + first.head * heads.head_dim;
 #pragma unroll
       for (uint32_t u = 0; u < tile_stream::kWarpUnits; ++u) {
         const uint32_t unit = first.index + u, row = part.row_of_unit();
         const uint32_t channel = first.part == QkvPart::kV
                                      ? unit * kUnitRows + row
-                                     : unit * kPairs + row % kPairs + (second ? op.head_dim / 2 : 0);
+                                     : unit * kPairs + row % kPairs + (second ? heads.head_dim / 2 : 0);
         biases[u] = __uint_as_float(uint32_t{__ldg(from + channel)} << 16);
       }
     }
@@ -173,13 +179,14 @@ struct RopeAndAppend {
                                                      const tile_stream::WarpTile& part, const float* of_pair,
                                                      uint32_t block) {
     const uint32_t* positions = of_block(tile_stream::workspace(role.s).positions[part.buffer], part, block);
+    const uint32_t head_dim = role.s.shape.heads.head_dim;
     Angles angles;
 #pragma unroll
     for (uint32_t t = 0; t < kTokens; ++t) {
       const uint32_t position = positions[next_token(t)];
-      const float* from = of_pair + size_t{position == tile_stream::kNoToken ? 0 : position} * op.head_dim;
+      const float* from = of_pair + size_t{position == tile_stream::kNoToken ? 0 : position} * head_dim;
       angles.cosines[t] = ptx::load_constant(from);
-      angles.sines[t] = ptx::load_constant(from + op.head_dim / 2);
+      angles.sines[t] = ptx::load_constant(from + head_dim / 2);
     }
     return angles;
   }
@@ -221,15 +228,16 @@ struct RopeAndAppend {
     template <class Role>
     __device__ __forceinline__ Pieces(const Role& role, const Op& op, const tile_stream::WarpTile& part,
                                       const QkvUnit& first) {
+      const HeadShape& heads = role.s.shape.heads;
       const bool turns = first.part != QkvPart::kV;
       const uint32_t thread = part.warp * kWarpThreads + part.lane, piece = thread % kCount;
       const uint32_t first_unit = first.index - part.warp * tile_stream::kWarpUnits;  // in the warpgroup
       const uint32_t channel = turns ? first_unit * kPairs + piece % (kCount / 2) * kUnitRows +
-                                           piece / (kCount / 2) * (op.head_dim / 2)
+                                           piece / (kCount / 2) * (heads.head_dim / 2)
                                      : (first_unit + piece) * kUnitRows;
       in_cache_ = first.part != QkvPart::kQ;
-      row_channels_ = in_cache_ ? op.head_dim : op.q_heads * op.head_dim;
-      const uint32_t head_channels = in_cache_ ? kKvBlockTokens * op.head_dim : op.head_dim;
+      row_channels_ = in_cache_ ? heads.head_dim : heads.q_heads * heads.head_dim;
+      const uint32_t head_channels = in_cache_ ? kKvBlockTokens * heads.head_dim : heads.head_dim;
       to_ = (first.part == QkvPart::kQ   ? tensor<&Op::q, uint16_t>(*role.buffer)
              : first.part == QkvPart::kK ? tensor<&Op::k_cache, uint16_t>(*role.buffer)
                                          : tensor<&Op::v_cache, uint16_t>(*role.buffer)) +

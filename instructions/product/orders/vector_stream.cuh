@@ -40,12 +40,12 @@ template <class Op>
 struct ProductOfRecord {};
 template <HasProduct Op>
 struct ProductOfRecord<Op> {
-  static __device__ bool in_range(const Op& op) {
-    const uint32_t all = product(op).units;
+  static __device__ bool in_range(const Op& op, const ProgramShape& program) {
+    const uint32_t all = product(op, program).units;
     return units_in_range(op.first_unit, op.num_units, all, all);
   }
-  static __device__ Shape shape(const RecordBuffer& buffer, const Op& op) {
-    Shape shape{input_of(buffer, op), op.num_units, matrices_of<Op>(), product(op).cols};
+  static __device__ Shape shape(const RecordBuffer& buffer, const Op& op, const ProgramShape& program) {
+    Shape shape{input_of(buffer, op, program), op.num_units, matrices_of<Op>(), product(op, program).cols};
     if constexpr (requires { Op::kAddsTo; }) shape.column_parts = op.parts;
     shape.format = type_of(typed_weights<Op>(buffer, 0));
     shape.page_panels = formats::panels_of_page(shape.format);
@@ -72,10 +72,12 @@ struct Stream {
   template <class T, class Role>
   static __device__ __forceinline__ Pages pages_of(const Role& role, const T& op, uint32_t unit,
                                                    uint32_t matrix) {
-    const WeightUnit at = find_weights(op, op.first_unit + unit, matrix);
+    const ProgramShape& program = role.s.shape;
+    const WeightUnit at = find_weights(op, program, op.first_unit + unit, matrix);
     const std::byte* const images = typed_weights<T>(*role.buffer, at.tensor);
-    const uint64_t offset = FormatSet::with(
-        type_of(images), [&](auto format) { return format.unit_offset(product(op).cols, at.index); });
+    const uint64_t offset = FormatSet::with(type_of(images), [&](auto format) {
+      return format.unit_offset(product(op, program).cols, at.index);
+    });
     return {without_type(images) + offset, at.adjoining};
   }
   template <class Config>

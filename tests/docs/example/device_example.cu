@@ -11,7 +11,8 @@ struct Config {
 
 template <bool kTiles>
 __device__ void run_in_range(const ScaleQuery& op, const Group& group) {
-  if (in_range_for<Config<kTiles>, DeviceOp<ScaleQuery>>(op)) run_group<Config<kTiles>>(op, group);
+  if (in_range_for<Config<kTiles>, DeviceOp<ScaleQuery>>(op, group.shape))
+    run_group<Config<kTiles>>(op, group);
 }
 
 }  // namespace

@@ -26,6 +26,7 @@ struct Case {
 
   Case() {
     program.limits = kLimits;
+    program.heads = {.head_dim = 64, .q_heads = kHeads, .kv_heads = kHeads};
     program.machine.sms = kSms;
     program.tensors.push_back(
         {.name = state_tensor::kAttention, .rows = 1, .cols = 1, .kind = TensorKind::kState});

@@ -14,7 +14,7 @@ enum class BoxKind : uint8_t {
   kPairs,     // weights: half a tile's units from this matrix and half from the partner
   kRows,      // fp32: 32 rows and 32 columns
   kKvBlocks,  // a KV cache: 64 channels of the tokens of a block and head; second map: of kKvBoxTokens tokens
-  kQueries,   // bf16 vectors of head_dim channels: 64 channels of kQueriesOfBox vectors
+  kQueries,   // bf16 vectors of the channels of a head: 64 channels of kQueriesOfBox vectors
 };
 inline constexpr uint32_t kKvBoxTokens = 16;
 inline constexpr uint32_t kQueriesOfBox = 8;
@@ -22,7 +22,6 @@ inline constexpr uint32_t kQueriesOfBox = 8;
 struct Boxes {
   BoxKind kind = BoxKind::kNone;
   TensorId partner = {};  // kPairs only: a matrix of the same shape at a higher address
-  uint32_t head_dim = 0;  // kQueries only
 };
 
 }  // namespace serval

@@ -53,16 +53,17 @@ struct IsaList<StreamList<StreamTypes...>, Ops...> {
            ...);
   }
   // Fills in the fields that roles read besides the record, including a streaming instruction's plan.
-  // `before`: the buffer of the SM's previous record.
+  // `program`: the program's shape. `before`: the buffer of the SM's previous record.
   template <class Config>
-  static __device__ void make_plan(const Launch& launch, const RecordBuffer& before, RecordBuffer& buffer) {
+  static __device__ void make_plan(const Launch& launch, const ProgramShape& program,
+                                   const RecordBuffer& before, RecordBuffer& buffer) {
     bool starts_early = false, before_gate = false;
     uint32_t stream = kNoStream;
     Shapes shapes;
     dispatch(buffer.record, [&]<class Op>(const Op& op) {
       if constexpr (kStreams<Op>) {
         stream = stream_of<Op>();
-        (set_shape<StreamTypes>(shapes, buffer, op), ...);
+        (set_shape<StreamTypes>(shapes, buffer, op, program), ...);
       } else {
         starts_early = DeviceOp<Op>::kStartsEarly;
         before_gate = DeviceOp<Op>::kStartsBeforeGate;
@@ -82,15 +83,16 @@ struct IsaList<StreamList<StreamTypes...>, Ops...> {
     });
   }
   template <class Config>
-  static __device__ bool in_range(const Instruction& record) {
+  static __device__ bool in_range(const Instruction& record, const ProgramShape& program) {
     bool good = false;
     dispatch(record, [&]<class Op>(const Op& op) {
       if constexpr (kStreams<Op>) {
         uint32_t stream = kNoStream;
-        (void)((++stream == stream_of<Op>() ? (good = in_range_of<Config, StreamTypes>(op), true) : false) ||
+        (void)((++stream == stream_of<Op>() ? (good = in_range_of<Config, StreamTypes>(op, program), true)
+                                            : false) ||
                ...);
       } else {
-        good = in_range_for<Config, DeviceOp<Op>>(op);
+        good = in_range_for<Config, DeviceOp<Op>>(op, program);
       }
     });
     return good;
@@ -103,8 +105,9 @@ struct IsaList<StreamList<StreamTypes...>, Ops...> {
 
  private:
   template <class Config, class Stream, class Op>
-  static __device__ __forceinline__ bool in_range_of(const Op& op) {
-    if constexpr (Streams<Stream, Op>) return in_range_for<Config, typename Stream::template Op<Op>>(op);
+  static __device__ __forceinline__ bool in_range_of(const Op& op, const ProgramShape& program) {
+    if constexpr (Streams<Stream, Op>)
+      return in_range_for<Config, typename Stream::template Op<Op>>(op, program);
     return false;
   }
   // A record's shape in each stream that can run it.
@@ -114,9 +117,10 @@ struct IsaList<StreamList<StreamTypes...>, Ops...> {
   };
   struct Shapes : ShapeOf<StreamTypes>... {};
   template <class Stream, class Op>
-  static __device__ __forceinline__ void set_shape(Shapes& shapes, const RecordBuffer& buffer, const Op& op) {
+  static __device__ __forceinline__ void set_shape(Shapes& shapes, const RecordBuffer& buffer, const Op& op,
+                                                   const ProgramShape& program) {
     if constexpr (Streams<Stream, Op>)
-      static_cast<ShapeOf<Stream>&>(shapes).shape = Stream::template Op<Op>::shape(buffer, op);
+      static_cast<ShapeOf<Stream>&>(shapes).shape = Stream::template Op<Op>::shape(buffer, op, program);
   }
 
   template <class Op>
@@ -298,6 +302,7 @@ __device__ __forceinline__ void consume_group(Role& role) {
                     .scratch = s.activations,
                     .operands = role.buffer->operands,
                     .tensors = role.launch.program.tensors,
+                    .shape = s.shape,
                     .rows = Role::Config::kSharedRows == 0 ? role.launch.program.rows : s.rows,
                     .inputs = role.inputs_ready(),
                     .inputs_parity = role.inputs_parity(),
@@ -445,8 +450,9 @@ __device__ __forceinline__ void run_storer(Shared<Config>& s, const Launch& laun
 }
 
 template <class Config>
-__device__ __forceinline__ void init_shared(Shared<Config>& s) {
+__device__ __forceinline__ void init_shared(Shared<Config>& s, const Launch& launch) {
   if (threadIdx.x == 0) {
+    s.shape = launch.program.shape;
     for (uint32_t i = 0; i < kRecordBuffers; ++i) {
       ptx::mbarrier_init(&s.record_ready[i], 1);
       ptx::mbarrier_init(&s.record_free[i], kRecordReaders);
@@ -479,7 +485,7 @@ __global__ void __launch_bounds__(kBlockThreads, 1) interpret(const __grid_const
   extern __shared__ __align__(kScratchAlignment) std::byte memory[];
   auto& s = *reinterpret_cast<Shared<Config>*>(memory);
   if constexpr (Recorder<Config>::kOn) Recorder<Config>::init(s);
-  init_shared(s);
+  init_shared(s, launch);
   __syncthreads();
   const uint32_t warp = threadIdx.x / kWarpThreads, lane = threadIdx.x % kWarpThreads;
   if (warp >= kFirstConsumerWarp) {

@@ -11,6 +11,7 @@
 #include "vm/layout/e4m3_image.h"
 #include "vm/layout/slab_image.h"
 #include "vm/machine.h"
+#include "vm/program_shape.h"
 #include "vm/state/rows.h"
 
 namespace serval::device {
@@ -194,9 +195,12 @@ struct Shared {
   uint32_t records_stored;                  // records whose signals have been sent
   uint32_t unit_arrivals[kPartialBuffers];  // partial results of a unit that have been written
   uint32_t tiles_stored[kPartialBuffers];   // tiles of a unit's rows that have been stored
+  // The program's, copied from the kernel's argument. The compiler would keep what it derives from an
+  // argument in registers from record to record; what lies in shared memory it reads again.
+  ProgramShape shape;
   ExitFlag exit;
   JointStart products[kConsumerWarps / kWarpgroupWarps];  // one for each warpgroup, in kernels of tiles
-  PageRun page_runs[Config::kMultipliesTiles ? 1 : 2];    // for each matrix
+  PageRun page_runs[Config::kMultipliesTiles || Config::kTileOrder ? 1 : 2];  // for each matrix
   ChainPages chains[Config::kTileOrder && !Config::kMultipliesTiles ? kConsumerWarps : 1];
 };
 inline constexpr size_t kMaxSharedBytes = 227 * 1024;  // limit of a block, on Hopper

@@ -129,7 +129,7 @@ std::vector<EncodedMap> make_tensor_maps(const Program& program, const DeviceIsa
         break;
       }
       case BoxKind::kQueries:
-        map = map_of_heads(base, tensor.rows * tensor.cols / boxes[t].head_dim, boxes[t].head_dim,
+        map = map_of_heads(base, tensor.rows * tensor.cols / program.heads.head_dim, program.heads.head_dim,
                            kQueriesOfBox);
         break;
       case BoxKind::kRows:

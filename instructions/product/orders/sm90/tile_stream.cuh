@@ -47,15 +47,17 @@ struct ProductOfRecord {};
 template <HasProduct Op>
 struct ProductOfRecord<Op> {
   template <class Config>
-  static __device__ bool in_range(const Op& op) {
-    const uint32_t all = product(op).units;
-    bool good =
-        units_in_range(op.first_unit, op.num_units, most_units<Config, Op>(), all) && rows_in_range(op);
-    if constexpr (requires { ProductOp<Op>::tile_in_range(op); })
-      good = good && ProductOp<Op>::tile_in_range(op);
+  static __device__ bool in_range(const Op& op, const ProgramShape& program) {
+    const uint32_t all = product(op, program).units;
+    bool good = units_in_range(op.first_unit, op.num_units, most_units<Config, Op>(), all) &&
+                rows_in_range(op, program);
+    if constexpr (requires { ProductOp<Op>::tile_in_range(op, program); })
+      good = good && ProductOp<Op>::tile_in_range(op, program);
     return good;
   }
-  static __device__ Shape shape(const RecordBuffer& buffer, const Op& op) { return shape_of(buffer, op); }
+  static __device__ Shape shape(const RecordBuffer& buffer, const Op& op, const ProgramShape& program) {
+    return shape_of(buffer, op, program);
+  }
 };
 
 // The functions that vm/device/op.cuh requires of a stream.
@@ -77,7 +79,7 @@ struct Stream {
       if (part == kResidualPart)
         return {tensor_map(role.launch.program, op.*T::kAddsTo), op.first_unit * kUnitRows};
     }
-    return weight_pages(role.launch.program, op, part);
+    return weight_pages(role.launch.program, role.s.shape, op, part);
   }
 
   template <class Config>
@@ -125,7 +127,7 @@ struct Stream {
     using Config = typename Role::Config;
     role.wait_inputs(role.recorder);
     if (role.lane == 0) ptx::fence_proxy_async_global();
-    const size_t slab_bytes = size_t{plan.shape.image_rows} * slab_image::kRowBytes;
+    const size_t slab_bytes = size_t{role.s.shape.limits.rows} * slab_image::kRowBytes;
 #pragma unroll 1
     for (uint32_t tile = 0; tile < plan.tiles; ++tile) {
       const uint32_t row = plan.shape.first_row + tile * Config::kTileTokens;
@@ -383,9 +385,10 @@ struct Stream {
       const uint32_t matrix = in_page % kTileUnits / kHalfUnits;
       const uint32_t unit = half * kHalfUnits + in_page % kHalfUnits;
       if (unit >= op.num_units) continue;
-      const WeightUnit at = find_weights(op, op.first_unit + unit, matrix);
+      const WeightUnit at = find_weights(op, role.s.shape, op.first_unit + unit, matrix);
       const std::byte* images = without_type(typed_weights<T>(*role.buffer, at.tensor));
-      const uint64_t offset = e4m3_image::scale_offset(product(op).cols, at.index, 0, n % kUnitRows);
+      const uint64_t offset =
+          e4m3_image::scale_offset(product(op, role.s.shape).cols, at.index, 0, n % kUnitRows);
       scales[n] = ptx::load_constant(reinterpret_cast<const float*>(images + offset));
     }
   }
@@ -401,10 +404,10 @@ struct Stream {
     if (begin.x == 0 || (plan.shape.logits_only != 0 && begin.y == 0)) return;
     work.positions[buffer][n] = position;
     if (plan.shape.block_table != nullptr) {
-      const uint32_t block =
-          ptx::load_relaxed(plan.shape.block_table + size_t{begin.z} * plan.shape.blocks_of_sequence +
-                            position / kKvBlockTokens);
-      work.places[buffer][n] = block * plan.shape.kv_heads * kKvBlockTokens + position % kKvBlockTokens;
+      const ProgramShape& program = role.s.shape;
+      const size_t first = size_t{begin.z} * blocks_for_tokens(program.limits.max_context);
+      const uint32_t block = ptx::load_relaxed(plan.shape.block_table + first + position / kKvBlockTokens);
+      work.places[buffer][n] = block * program.heads.kv_heads * kKvBlockTokens + position % kKvBlockTokens;
     }
     if (plan.shape.squares != nullptr) work.scales[buffer][n] = scale_of(plan.shape, row);
   }

@@ -46,12 +46,11 @@ enum class Units : uint32_t {
   kWidePairs,        // 16 of each of two matrices: one such box for each half of the tile
 };
 
-// A record in the tile stream's terms.
+// A record in the tile stream's terms, beside the program's shape.
 struct Shape {
-  const std::byte* activations;  // a slab image of image_rows rows
-  const float* squares;  // [image_rows, cols / 64] of the residual if rows must be normalised, or null
+  const std::byte* activations;  // a slab image of the rows of a pass
+  const float* squares;  // [rows of a pass, cols / 64] of the residual if rows must be normalised, or null
   float epsilon;         // if there are squares
-  uint32_t image_rows;
   uint32_t first_row;
   uint32_t end_row;
   Units units;
@@ -59,12 +58,10 @@ struct Shape {
   uint32_t logits_only;         // 1: only rows that want logits are computed
   uint32_t adds;                // 1: adds to a residual, which the loader loads
   const uint32_t* block_table;  // to look up where a row's K and V are stored, or null
-  uint32_t blocks_of_sequence;
-  uint32_t kv_heads = 0;    // if there is a block_table
-  uint32_t first_slab = 0;  // first of num_slabs slabs of the columns
-  uint32_t num_slabs = 0;   // 0: all
-  uint32_t parts = 1;       // K splits (common/column_parts.h)
-  uint32_t format = 0;      // of the weights (formats::FormatSet)
+  uint32_t first_slab = 0;      // first of num_slabs slabs of the columns
+  uint32_t num_slabs = 0;       // 0: all
+  uint32_t parts = 1;           // K splits (common/column_parts.h)
+  uint32_t format = 0;          // of the weights (formats::FormatSet)
 };
 
 // Limits the product to columns [first, first + count): whole panels, except for the matrix's last.
@@ -159,45 +156,42 @@ struct WarpTile {
 // True if the two halves of a tile of 16 units may lie in different weight tensors, so that each is loaded in
 // its own box.
 template <HasProduct Op>
-__device__ __forceinline__ bool has_halves_apart(const Op& op) {
-  if constexpr (requires { tile_halves_apart(op); }) return tile_halves_apart(op);
+__device__ __forceinline__ bool has_halves_apart(const Op& op, const ProgramShape& program) {
+  if constexpr (requires { tile_halves_apart(op, program); }) return tile_halves_apart(op, program);
   return false;
 }
 template <HasProduct Op>
-__device__ __forceinline__ Units units_of(const Op& op) {
+__device__ __forceinline__ Units units_of(const Op& op, const ProgramShape& program) {
   if constexpr (matrices_of<Op>() == 2) return op.num_units > kPairUnits ? Units::kWidePairs : Units::kPairs;
   if (op.num_units <= kWarpgroupUnits) return Units::kHalf;
-  return has_halves_apart(op) ? Units::kNeighboursApart : Units::kNeighbours;
+  return has_halves_apart(op, program) ? Units::kNeighboursApart : Units::kNeighbours;
 }
 template <HasProduct Op>
-__device__ __forceinline__ Shape shape_of(const RecordBuffer& buffer, const Op& op) {
-  const Product whole = product(op);
-  const ProductInput input = input_of(buffer, op);
+__device__ __forceinline__ Shape shape_of(const RecordBuffer& buffer, const Op& op,
+                                          const ProgramShape& program) {
+  const Product whole = product(op, program);
+  const ProductInput input = input_of(buffer, op, program);
   Shape shape{.activations = input.activations,
               .squares = input.squares,
               .epsilon = input.epsilon,
-              .image_rows = op.max_rows,
               .first_row = op.first_row,
               .end_row = op.first_row + op.num_rows,
-              .units = units_of(op),
+              .units = units_of(op, program),
               .cols = whole.cols,
               .logits_only = input.logits_only ? 1U : 0U,
               .adds = 0,
-              .block_table = nullptr,
-              .blocks_of_sequence = 0};
+              .block_table = nullptr};
   if (whole.num_cols != whole.cols) take_columns(shape, whole.first_col, whole.num_cols);
   shape.format = type_of(typed_weights<Op>(buffer, 0));
   if constexpr (requires { Op::kAddsTo; }) {
     shape.adds = 1;
     shape.parts = op.parts;
   }
-  if constexpr (requires { &Op::block_table; }) {
+  if constexpr (requires { &Op::block_table; })
     shape.block_table = tensor<&Op::block_table, const uint32_t>(buffer);
-    shape.blocks_of_sequence = blocks_for_tokens(op.max_context);
-    shape.kv_heads = op.kv_heads;
-  }
   return shape;
 }
+
 template <class Config, HasProduct Op>
 __device__ __forceinline__ constexpr uint32_t most_units() {
   if constexpr (matrices_of<Op>() == 2) return (Config::kHasWideTiles ? kWideHalves : 1) * kPairUnits;

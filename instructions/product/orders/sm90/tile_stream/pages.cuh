@@ -25,10 +25,12 @@ struct Pages {
 
 // Pages of the tile's first (half 0) or second (half 1) 8 units.
 template <HasProduct Op>
-__device__ __forceinline__ Pages weight_pages(const BoundProgram& program, const Op& op, uint32_t half) {
-  const WeightUnit at = find_weights(op, op.first_unit + half * kWarpgroupUnits, 0);
-  const bool halves = matrices_of<Op>() == 1 && (op.num_units <= kWarpgroupUnits || has_halves_apart(op));
-  return {tensor_map(program, weight_tensor(op, at.tensor), halves), at.index};
+__device__ __forceinline__ Pages weight_pages(const BoundProgram& bound, const ProgramShape& program,
+                                              const Op& op, uint32_t half) {
+  const WeightUnit at = find_weights(op, program, op.first_unit + half * kWarpgroupUnits, 0);
+  const bool halves =
+      matrices_of<Op>() == 1 && (op.num_units <= kWarpgroupUnits || has_halves_apart(op, program));
+  return {tensor_map(bound, weight_tensor(op, at.tensor), halves), at.index};
 }
 
 }  // namespace serval::device::tile_stream
