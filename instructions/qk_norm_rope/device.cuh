@@ -33,6 +33,8 @@ struct DeviceOp<QkNormRope> : GroupOp {
   }
 
  private:
+  template <uint32_t kPairs>
+  static constexpr uint32_t kHeadDim = 2 * kPairs* kWarpThreads;
   // A lane's part of a head: the first and second channels of its pairs.
   template <uint32_t kPairs>
   struct Pairs {
@@ -51,9 +53,9 @@ struct DeviceOp<QkNormRope> : GroupOp {
   template <uint32_t kPairs>
   static __device__ __forceinline__ Pairs<kPairs> angles_of(const Op& op, const Group& group,
                                                             uint32_t position) {
-    const float* cosines = group.tensor<&Op::rope, const float>() +
-                           size_t{position} * group.shape.heads.head_dim + group.lane * kPairs;
-    const float* sines = cosines + group.shape.heads.head_dim / 2;
+    const float* cosines =
+        group.tensor<&Op::rope, const float>() + size_t{position} * kHeadDim<kPairs> + group.lane * kPairs;
+    const float* sines = cosines + kHeadDim<kPairs> / 2;
     Pairs<kPairs> angles;
 #pragma unroll
     for (uint32_t i = 0; i < kPairs; ++i) {
@@ -66,7 +68,7 @@ struct DeviceOp<QkNormRope> : GroupOp {
   template <uint32_t kPairs>
   static __device__ __forceinline__ Pairs<kPairs> weights_of(const Group& group, const uint16_t* norm) {
     const uint16_t* low = norm + group.lane * kPairs;
-    const uint16_t* high = low + group.shape.heads.head_dim / 2;
+    const uint16_t* high = low + kHeadDim<kPairs> / 2;
     Pairs<kPairs> weights;
 #pragma unroll
     for (uint32_t i = 0; i < kPairs; ++i) {
@@ -129,31 +131,30 @@ struct DeviceOp<QkNormRope> : GroupOp {
                                                       uint32_t first) {
     const uint32_t end = op.first_head + op.num_heads, channel = group.lane * kPairs;
     const float* from = group.tensor<&Op::projected, const float>() +
-                        size_t{r} * projected_heads(group.shape.heads) * group.shape.heads.head_dim + channel;
+                        size_t{r} * projected_heads(group.shape.heads) * kHeadDim<kPairs> + channel;
     Pairs<kPairs> heads[kAtOnce];
 #pragma unroll
     for (uint32_t i = 0; i < kAtOnce; ++i) {
-      const float* head = from + size_t{min(first + i, end - 1)} * group.shape.heads.head_dim;
+      const float* head = from + size_t{min(first + i, end - 1)} * kHeadDim<kPairs>;
       load(heads[i].low, head);
-      load(heads[i].high, head + group.shape.heads.head_dim / 2);
+      load(heads[i].high, head + kHeadDim<kPairs> / 2);
     }
 #pragma unroll
     for (uint32_t i = 0; i < kAtOnce; ++i) {
       if (first + i >= end) break;
       const ProjectedHead head = projected_head(group.shape.heads, first + i);
       if (head.part != HeadPart::kV) {
-        normalise(op, group, norms, head.part == HeadPart::kQ, heads[i]);
+        normalise(op, norms, head.part == HeadPart::kQ, heads[i]);
         rotate(heads[i], row.angles);
       }
-      uint16_t* const to = place(op, group, head, row.block, row.token, r) + channel;
+      uint16_t* const to = place<kHeadDim<kPairs>>(group, head, row.block, row.token, r) + channel;
       store(to, heads[i].low);
-      store(to + group.shape.heads.head_dim / 2, heads[i].high);
+      store(to + kHeadDim<kPairs> / 2, heads[i].high);
     }
   }
 
   template <uint32_t kPairs>
-  static __device__ __forceinline__ void normalise(const Op& op, const Group& group,
-                                                   const Norms<kPairs>& norms, bool is_query,
+  static __device__ __forceinline__ void normalise(const Op& op, const Norms<kPairs>& norms, bool is_query,
                                                    Pairs<kPairs>& head) {
     // In the order of head_scale() (instructions/common/residual.h), without fused multiply-add.
     float sum = 0;
@@ -163,7 +164,7 @@ struct DeviceOp<QkNormRope> : GroupOp {
           __fadd_rn(__fmul_rn(head.low[i], head.low[i]), __fmul_rn(head.high[i], head.high[i]));
       sum = i == 0 ? squares : __fadd_rn(sum, squares);
     }
-    const float mean = residual::warp_sum(sum) / static_cast<float>(group.shape.heads.head_dim);
+    const float mean = residual::warp_sum(sum) / static_cast<float>(kHeadDim<kPairs>);
     const float scale = rsqrtf(mean + op.epsilon);
 #pragma unroll
     for (uint32_t i = 0; i < kPairs; ++i) {
@@ -182,16 +183,15 @@ struct DeviceOp<QkNormRope> : GroupOp {
     }
   }
 
-  static __device__ __forceinline__ uint16_t* place(const Op& op, const Group& group,
-                                                    const ProjectedHead& head, uint32_t block, uint32_t token,
-                                                    uint32_t r) {
+  template <uint32_t kDim>
+  static __device__ __forceinline__ uint16_t* place(const Group& group, const ProjectedHead& head,
+                                                    uint32_t block, uint32_t token, uint32_t r) {
+    const HeadShape& heads = group.shape.heads;
     if (head.part == HeadPart::kQ)
-      return group.tensor<&Op::q, uint16_t>() +
-             (size_t{r} * group.shape.heads.q_heads + head.index) * group.shape.heads.head_dim;
+      return group.tensor<&Op::q, uint16_t>() + (size_t{r} * heads.q_heads + head.index) * kDim;
     uint16_t* const cache = head.part == HeadPart::kK ? group.tensor<&Op::k_cache, uint16_t>()
                                                       : group.tensor<&Op::v_cache, uint16_t>();
-    return cache +
-           kv_offset(block, head.index, token, group.shape.heads.kv_heads, group.shape.heads.head_dim);
+    return cache + kv_offset(block, head.index, token, heads.kv_heads, kDim);
   }
 };
 

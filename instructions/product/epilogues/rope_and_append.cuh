@@ -31,7 +31,7 @@ struct RopeAndAppend {
                                                     const vector_stream::Output& out) const {
     Fetched fetched{};
     if (!out.wanted) return fetched;
-    const HeadShape& heads = role.s.shape.heads;
+    const HeadShape heads = heads_of(role);
     const QkvUnit u = qkv_unit(heads, op.first_unit + out.unit);
     const PassRow& row = role.s.rows[out.row];
     uint32_t channel = u.index * kUnitRows + out.row_of_unit;
@@ -77,7 +77,7 @@ struct RopeAndAppend {
   __device__ __forceinline__ void finish_tile(Role& role, const WarpTile& tile, float (&d)[kValues]) const {
     if (!tile_stream::has_units(tile, op.num_units)) return;
     const tile_stream::WarpTile part = tile.reread_thread();
-    const QkvUnit first = qkv_unit(role.s.shape.heads, op.first_unit + part.unit());
+    const QkvUnit first = qkv_unit(heads_of(role), op.first_unit + part.unit());
     const WarpRows rows(role, op, part, first);
     const Pieces pieces(role, op, part, first);
     const bool turns = first.part != QkvPart::kV;
@@ -108,19 +108,26 @@ struct RopeAndAppend {
   }
 
  private:
+  // The program's heads. A kernel that is compiled for one head size has it as a constant.
+  template <class Role>
+  static __device__ __forceinline__ HeadShape heads_of(const Role& role) {
+    HeadShape heads = role.s.shape.heads;
+    if constexpr (Role::Config::kHeadDim != 0) heads.head_dim = Role::Config::kHeadDim;
+    return heads;
+  }
+
   // Address of a row's token in the K or V cache, for a head.
   template <class Role>
   static __device__ __forceinline__ uint16_t* token_in_cache(const Role& role, const QkvUnit& u,
                                                              const PassRow& row) {
-    const ProgramShape& program = role.s.shape;
+    const HeadShape heads = heads_of(role);
     const auto* table = tensor<&Op::block_table, const uint32_t>(*role.buffer);
     const uint32_t block =
-        ptx::load_relaxed(table + size_t{row.slot} * blocks_for_tokens(program.limits.max_context) +
+        ptx::load_relaxed(table + size_t{row.slot} * blocks_for_tokens(role.s.shape.limits.max_context) +
                           row.position / kKvBlockTokens);
     uint16_t* const cache = u.part == QkvPart::kK ? tensor<&Op::k_cache, uint16_t>(*role.buffer)
                                                   : tensor<&Op::v_cache, uint16_t>(*role.buffer);
-    return cache + kv_offset(block, u.head, row.position % kKvBlockTokens, program.heads.kv_heads,
-                             program.heads.head_dim);
+    return cache + kv_offset(block, u.head, row.position % kKvBlockTokens, heads.kv_heads, heads.head_dim);
   }
 
   static constexpr uint32_t kPairs = kUnitRows / 2;         // RoPE pairs in a unit
@@ -145,7 +152,7 @@ struct RopeAndAppend {
           has_biases(serval::has_biases(op)),
           biases{} {
       if (!has_biases) return;
-      const HeadShape& heads = role.s.shape.heads;
+      const HeadShape heads = heads_of(role);
       const uint16_t* const from = biases_of(role, op, first) + first.head * heads.head_dim;
 #pragma unroll
       for (uint32_t u = 0; u < tile_stream::kWarpUnits; ++u) {
@@ -179,7 +186,7 @@ struct RopeAndAppend {
                                                      const tile_stream::WarpTile& part, const float* of_pair,
                                                      uint32_t block) {
     const uint32_t* positions = of_block(tile_stream::workspace(role.s).positions[part.buffer], part, block);
-    const uint32_t head_dim = role.s.shape.heads.head_dim;
+    const uint32_t head_dim = heads_of(role).head_dim;
     Angles angles;
 #pragma unroll
     for (uint32_t t = 0; t < kTokens; ++t) {
@@ -228,7 +235,7 @@ struct RopeAndAppend {
     template <class Role>
     __device__ __forceinline__ Pieces(const Role& role, const Op& op, const tile_stream::WarpTile& part,
                                       const QkvUnit& first) {
-      const HeadShape& heads = role.s.shape.heads;
+      const HeadShape heads = heads_of(role);
       const bool turns = first.part != QkvPart::kV;
       const uint32_t thread = part.warp * kWarpThreads + part.lane, piece = thread % kCount;
       const uint32_t first_unit = first.index - part.warp * tile_stream::kWarpUnits;  // in the warpgroup
@@ -236,7 +243,6 @@ struct RopeAndAppend {
                                            piece / (kCount / 2) * (heads.head_dim / 2)
                                      : (first_unit + piece) * kUnitRows;
       in_cache_ = first.part != QkvPart::kQ;
-      row_channels_ = in_cache_ ? heads.head_dim : heads.q_heads * heads.head_dim;
       const uint32_t head_channels = in_cache_ ? kKvBlockTokens * heads.head_dim : heads.head_dim;
       to_ = (first.part == QkvPart::kQ   ? tensor<&Op::q, uint16_t>(*role.buffer)
              : first.part == QkvPart::kK ? tensor<&Op::k_cache, uint16_t>(*role.buffer)
@@ -271,10 +277,12 @@ struct RopeAndAppend {
         rows[n] = in_cache_ ? work.places[part.buffer][token] : part.first_token + token;
       }
       role.sync_warpgroup();
+      const HeadShape heads = heads_of(role);
+      const uint32_t row_channels = in_cache_ ? heads.head_dim : heads.q_cols();
 #pragma unroll
       for (uint32_t n = 0; n < kBlocksTogether; ++n) {
         const uint4 piece = ptx::shared_load(take_ + offset(first + n));
-        if (exist[n]) *reinterpret_cast<uint4*>(to_ + size_t{rows[n]} * row_channels_) = piece;
+        if (exist[n]) *reinterpret_cast<uint4*>(to_ + size_t{rows[n]} * row_channels) = piece;
       }
     }
 
@@ -292,8 +300,7 @@ struct RopeAndAppend {
       return block % (2 * kBlocksTogether) * kBlockBytes;
     }
 
-    uint16_t* to_;  // of row 0
-    uint32_t row_channels_;
+    uint16_t* to_;         // of row 0
     uint32_t put_, take_;  // of a buffer's first block
     uint32_t token_;       // index in a block
     bool in_cache_;
