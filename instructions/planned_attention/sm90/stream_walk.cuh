@@ -23,6 +23,9 @@ class StreamWalk {
     if (role_.lane == 0) {
       memory_.cursor = {};
       memory_.heads = GroupHeads(role_.s.shape.heads.group_heads());
+      memory_.tensors = {.q = tensor<&Op::q, const uint16_t>(*role_.buffer),
+                         .partial = tensor<&Op::partial, float>(*role_.buffer),
+                         .output = tensor<&Op::output, std::byte>(*role_.buffer)};
       if (ptx::load_constant(&list()->records) == op_.records) {
         memory_.cursor.item = ptx::load_constant(&list()->begin[op_.record]);
         memory_.cursor.end_item = min(ptx::load_constant(&list()->begin[op_.record + 1]),

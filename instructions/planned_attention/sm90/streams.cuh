@@ -43,6 +43,14 @@ struct alignas(16) StreamOf {
   uint32_t visible[kRows];  // by row from first_row on: tokens that it sees; 0: none
 };
 
+// The record's tensors that consumers use. They read the addresses here, where the loop over blocks leaves no
+// register for that of the record.
+struct Tensors {
+  const uint16_t* q;
+  float* partial;
+  std::byte* output;
+};
+
 // The preparer's position: the next stream to look for.
 struct Cursor {
   uint32_t item, end_item;  // in the list
@@ -120,6 +128,7 @@ struct Places {
   Stream streams[kStreamSlots];
   Cursor cursor;
   GroupHeads heads;
+  Tensors tensors;
   // Pages that have been issued, in kernels of single rows. There a warpgroup does not wait for every page,
   // so a page's barrier may be two phases behind when the warpgroup comes to it. Once the page has been
   // issued, the previous one in its buffer has landed.

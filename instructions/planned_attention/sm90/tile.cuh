@@ -42,8 +42,7 @@ class Tile {
   using Op = PlannedAttention;
 
   __device__ __forceinline__ Tile(const Op& op, const Group& group)
-      : op_(op),
-        group_(group),
+      : group_(group),
         memory_(*reinterpret_cast<Memory*>(group.scratch)),
         heads_(memory_.heads),
         warpgroup_(Config::uniform(group.warp / kWarpgroupWarps)),
@@ -136,7 +135,7 @@ class Tile {
     const Query of = query(stream, tile_row);
     const size_t vector = size_t{stream.item.first_row + of.row} * group_.shape.heads.q_heads +
                           head(stream) * heads_.count + of.head;
-    return group_.tensor<&Op::q, const uint16_t>() + vector * kHeadDim;
+    return memory_.tensors.q + vector * kHeadDim;
   }
   // Copies queries to shared memory, 16 bytes of a row a thread; zeros where there is no query.
   template <uint32_t kRows, uint32_t kParts>
@@ -335,8 +334,7 @@ class Tile {
                                               const float (&sums)[kSums], float largest, float total) const {
     const PlaceLayout layout{heads_.count, kHeadDim};
     const Query of = query(stream, form().tile_row(i));
-    float* to = group_.tensor<&Op::partial, float>() +
-                size_t{place_of_row(stream.item, of.row) + next} * layout.cols() +
+    float* to = memory_.tensors.partial + size_t{place_of_row(stream.item, of.row) + next} * layout.cols() +
                 of.head * layout.head_cols();
     if (form().write_sums(to, i, sums))
       ptx::store_relaxed(reinterpret_cast<float2*>(to + kHeadDim), float2{largest, total});
@@ -347,16 +345,15 @@ class Tile {
     const Query of = query(stream, form().tile_row(i));
     const uint32_t first_col = (head(stream) * heads_.count + of.head) * kHeadDim;
     const auto at = slab_image::place(group_.shape.heads.q_heads * kHeadDim, first_col + first);
-    return without_type(group_.tensor<&Op::output, std::byte>()) +
-           slab_image::piece_offset(group_.shape.limits.rows, stream.item.first_row + of.row, at.slab,
-                                    at.piece + quad_lane);
+    return without_type(memory_.tensors.output) + slab_image::piece_offset(group_.shape.limits.rows,
+                                                                           stream.item.first_row + of.row,
+                                                                           at.slab, at.piece + quad_lane);
   }
   // Two neighbouring outputs in the output's type.
   __device__ __forceinline__ uint32_t pack_output(float low, float high) const {
-    return pack_for<Config>(group_.tensor<&Op::output, std::byte>(), low, high);
+    return pack_for<Config>(memory_.tensors.output, low, high);
   }
 
-  const Op& op_;
   const Group& group_;
   Memory& memory_;
   const GroupHeads& heads_;

@@ -82,6 +82,10 @@ struct IsaList<StreamList<StreamTypes...>, Ops...> {
       buffer.passes_gate_on = gate_seen || Stream::has_panels(plan) ? 1 : 0;
     });
   }
+  template <class Op>
+  static __device__ __forceinline__ const Op& operands(const Instruction& record) {
+    return *reinterpret_cast<const Op*>(record.operands.data());
+  }
   template <class Config>
   static __device__ bool in_range(const Instruction& record, const ProgramShape& program) {
     bool good = false;
@@ -123,10 +127,6 @@ struct IsaList<StreamList<StreamTypes...>, Ops...> {
       static_cast<ShapeOf<Stream>&>(shapes).shape = Stream::template Op<Op>::shape(buffer, op, program);
   }
 
-  template <class Op>
-  static __device__ __forceinline__ const Op& operands(const Instruction& record) {
-    return *reinterpret_cast<const Op*>(record.operands.data());
-  }
   template <class Stream>
   static __device__ __forceinline__ const typename Stream::Plan& plan(const RecordBuffer& buffer) {
     return *reinterpret_cast<const typename Stream::Plan*>(buffer.plan);
@@ -296,23 +296,27 @@ __device__ __forceinline__ void consume_group(Role& role) {
   role.wait_partial_buffer(role.next_unit);
   if (role.buffer->starts_early == 0) role.wait_inputs();
   [[maybe_unused]] uint32_t parity = role.parity;
-  const Group group{.thread = role.warp * kWarpThreads + role.lane,
-                    .warp = role.warp,
-                    .lane = role.lane,
-                    .scratch = s.activations,
-                    .operands = role.buffer->operands,
-                    .tensors = role.launch.program.tensors,
-                    .shape = s.shape,
-                    .rows = Role::Config::kSharedRows == 0 ? role.launch.program.rows : s.rows,
-                    .inputs = role.inputs_ready(),
-                    .inputs_parity = role.inputs_parity(),
-                    .barrier = &s.consumer_barrier,
-                    .barrier_parity = Role::Config::kMultipliesTiles ? &parity : &role.parity,
-                    .exit = &s.exit};
+  Group group{.thread = role.warp * kWarpThreads + role.lane,
+              .warp = role.warp,
+              .lane = role.lane,
+              .scratch = s.activations,
+              .operands = nullptr,
+              .tensors = role.launch.program.tensors,
+              .shape = s.shape,
+              .rows = Role::Config::kSharedRows == 0 ? role.launch.program.rows : s.rows,
+              .inputs = role.inputs_ready(),
+              .inputs_parity = role.inputs_parity(),
+              .barrier = &s.consumer_barrier,
+              .barrier_parity = Role::Config::kMultipliesTiles ? &parity : &role.parity,
+              .exit = &s.exit};
   if (role.warp == 0 && role.lane == 0) role.recorder.stamp(role.record, EventKind::kComputeBegin);
   role.save_counts();
-  Isa::dispatch(role.buffer->record, [&]<class Op>(const Op& op) {
-    if constexpr (!Isa::template kStreams<Op>) run_group<typename Role::Config>(op, group);
+  Isa::dispatch(role.buffer->record, [&]<class Op>(const Op&) {
+    if constexpr (!Isa::template kStreams<Op>) {
+      role.find_buffer();
+      group.operands = role.buffer->operands;
+      run_group<typename Role::Config>(Isa::template operands<Op>(role.buffer->record), group);
+    }
   });
   role.restore_counts();
   if constexpr (Role::Config::kMultipliesTiles) role.parity = parity;

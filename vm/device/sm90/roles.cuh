@@ -392,6 +392,14 @@ struct ConsumerRole {
       __syncwarp();
     }
   }
+  // Between save_counts() and restore_counts(), in a kernel of tiles: finds the record's buffer by the saved
+  // counts, so that no register holds its address outside the caller.
+  __device__ __forceinline__ void find_buffer() {
+    if constexpr (Config::kMultipliesTiles) {
+      const uint4 first = ptx::shared_load(ptx::shared_address(&s.consumer_counts[warp]));
+      buffer = &s.records[first.x % kRecordBuffers];
+    }
+  }
   __device__ __forceinline__ void restore_counts() {
     if constexpr (Config::kMultipliesTiles) {
       find_thread();
