@@ -1,5 +1,6 @@
 #pragma once
 
+#include "instructions/advance/find_ngram.cuh"
 #include "instructions/advance/op.h"
 #include "instructions/advance/rule.h"
 #include "vm/device/op.cuh"
@@ -23,11 +24,22 @@ struct DeviceOp<Advance> : GroupOp {
     if constexpr (Config::kMultipliesTiles)
       advance_many(op, group);
     else
-      advance_table(op, group);
+      advance_table<Config>(op, group);
   }
 
  private:
+  template <class Config>
   static __device__ __forceinline__ void advance_table(const Advance& op, const Group& group) {
+    if constexpr (Config::kRows > 1) {
+      const PassRow& own = group.rows[group.lane % kTableRows];
+      const bool drafts = group.lane < kTableRows && own.drafts > 0 && row_wants_logits(own);
+      if (const uint32_t drafting = __ballot_sync(~0u, drafts); drafting != 0)
+        return advance_drafts(op, group, drafting);
+    }
+    advance_lanes(op, group);
+  }
+
+  static __device__ __forceinline__ void advance_lanes(const Advance& op, const Group& group) {
     if (group.warp != 0) return;
     const uint32_t r = group.lane;
     PassControl* control = group.tensor<&Advance::control, PassControl>();
@@ -55,6 +67,84 @@ struct DeviceOp<Advance> : GroupOp {
     const bool any_active = __any_sync(~0u, row.active != 0);
     advance_control(now, any_active, stop);
     if (r == 0) store_control(*control, now);
+  }
+
+  // Values that the threads of a group share, for each row that has rows for drafts.
+  struct DraftScratch {
+    PassRow last[kTableRows];     // the sequence's last token
+    uint32_t length[kTableRows];  // tokens
+    uint32_t room[kTableRows];    // limit of drafts
+    NgramScratch search;
+  };
+
+  // As advance_lanes(), with rows for drafts after the rows in `drafting`. Loads one thing after the other,
+  // which takes few registers.
+  static __device__ __forceinline__ void advance_drafts(const Advance& op, const Group& group,
+                                                        uint32_t drafting) {
+    auto& scratch = *reinterpret_cast<DraftScratch*>(group.scratch);
+    if (group.warp == 0) keep_right_drafts(op, group, drafting, scratch);
+    group.sync();
+#pragma unroll 1
+    for (uint32_t rows = drafting; rows != 0; rows &= rows - 1)
+      draft(op, group, static_cast<uint32_t>(__ffs(static_cast<int>(rows)) - 1), scratch);
+  }
+
+  // Lane r advances row r.
+  static __device__ __forceinline__ void keep_right_drafts(const Advance& op, const Group& group,
+                                                           uint32_t drafting, DraftScratch& scratch) {
+    const uint32_t r = group.lane, max_context = group.shape.limits.max_context;
+    SequenceSlot* slots = group.tensor<&Advance::slots, SequenceSlot>();
+    group.wait_inputs();
+    PassRow row = group.rows[r % kTableRows];
+    const bool samples = r < kTableRows && row_wants_logits(row);
+    OutputToken token{};
+    const int32_t tried = row.token;  // by a draft
+    row.active = 0;
+    if (samples)
+      token = finish_row(end_rule_of(slots[row.slot]),
+                         group.tensor<&Advance::sampled, const SampledToken>()[r], row);
+    DraftLanes drafts(drafting, group);
+    drafts.finish(slots, tried, samples, token, row);
+    const History history(slots, row.slot, token.valid != 0, r,
+                          {group.tensor<&Advance::adjustments, std::byte>(), max_context});
+    if (token.valid != 0) history.append(token.token);
+    __syncwarp();
+    PassControl* control = group.tensor<&Advance::control, PassControl>();
+    PassControl now = *control;
+    now.last_pass = kKeepRunning;
+    if (r < group.shape.limits.rows) {
+      group.tensor<&Advance::rows, PassRow>()[r] = row;
+      group.tensor<&Advance::output, OutputToken>()[size_t{now.passes_done} * group.shape.limits.rows + r] =
+          token;
+    }
+    if ((drafting >> r & 1) != 0) {
+      SequenceSlot& slot = slots[row.slot];
+      count_drafts(slot.drafts, token.drafts, drafts.right());
+      scratch.last[r] = row;
+      scratch.length[r] = min(slot.history_length, max_context);
+      scratch.room[r] = row.active != 0 ? room_for_drafts(slot, row) : 0;
+    }
+    const bool stop = ptx::load_relaxed(group.tensor<&Advance::host_stop, const uint32_t>()) != 0;
+    advance_control(now, __any_sync(~0u, row.active != 0), stop);
+    if (r == 0) store_control(*control, now);
+  }
+
+  // Fills the draft rows after row r. Called by all threads.
+  static __device__ __forceinline__ void draft(const Advance& op, const Group& group, uint32_t r,
+                                               DraftScratch& scratch) {
+    const uint32_t room = scratch.room[r], length = scratch.length[r];
+    if (room == 0) return;
+    const PassRow& last = scratch.last[r];
+    const DraftRule& rule = group.tensor<&Advance::slots, const SequenceSlot>()[last.slot].drafts;
+    const AdjustmentTable<std::byte> table{group.tensor<&Advance::adjustments, std::byte>(),
+                                           group.shape.limits.max_context};
+    const auto* tokens = reinterpret_cast<const uint32_t*>(history_of(table, last.slot));
+    const Ngram ngram = chosen_ngram(rule, length, find_ngram(group, scratch.search, tokens, length, rule));
+    if (ngram.length == 0 || group.thread >= room) return;
+    const uint32_t i = group.thread;
+    PassRow& row = group.tensor<&Advance::rows, PassRow>()[r + 1 + i];
+    row.token = static_cast<int32_t>(ptx::load_relaxed(tokens + draft_source(ngram, length, i)));
+    row.active = 1;
   }
 
   // Values that the threads of a group share.
@@ -130,12 +220,64 @@ struct DeviceOp<Advance> : GroupOp {
     row.token = sampled.token;
     row.position = position;
     row.active = finish == FinishReason::kNone ? 1 : 0;
-    return {1, row.slot, sampled.token, sampled.log_probability, position, finish};
+    return {1, 0, row.slot, sampled.token, sampled.log_probability, position, finish};
   }
 
   static __device__ __forceinline__ int32_t* history_of(AdjustmentTable<std::byte> table, uint32_t slot) {
     return reinterpret_cast<int32_t*>(table.of(slot) + kHistoryOffset);
   }
+
+  // Draft rows follow the row with their sequence's last token: which of them are right, one lane a row.
+  class DraftLanes {
+   public:
+    __device__ __forceinline__ DraftLanes(uint32_t drafting, const Group& group) : lane_(group.lane) {
+      const uint32_t up_to = drafting & ((2u << lane_) - 1);
+      const uint32_t first = up_to == 0 ? 0 : 31 - static_cast<uint32_t>(__clz(static_cast<int>(up_to)));
+      const uint32_t drafts = group.rows[first].drafts;
+      if (up_to == 0 || lane_ - first > drafts) return;
+      first_ = first;
+      rows_ = drafts + 1;
+    }
+
+    // `row` had the token `tried` in this pass and is advanced as if it were alone, and `token` is what it
+    // has sampled. Keeps or drops the token, and advances the sequence's first row to the last kept token.
+    // All lanes call it.
+    __device__ __forceinline__ void finish(const SequenceSlot* slots, int32_t tried, bool samples,
+                                           OutputToken& token, PassRow& row) {
+      const bool is_draft = rows_ > 0 && lane_ != first_;
+      const int32_t drawn = __shfl_up_sync(~0u, token.token, 1);
+      const uint32_t ended = __shfl_up_sync(~0u, static_cast<uint32_t>(token.finish), 1);
+      const bool goes_on = ended == static_cast<uint32_t>(FinishReason::kNone);
+      bool is_right = is_draft && samples && goes_on;
+      if (is_right) is_right = draft_is_right(draft_test_of(slots[row.slot]), row.position - 1, tried, drawn);
+      const uint32_t right = __ballot_sync(~0u, is_right);
+      const uint32_t drafted = __ballot_sync(~0u, is_draft && samples);
+      right_ = rows_ > 0 ? static_cast<uint32_t>(__ffs(static_cast<int>(~(right >> first_ >> 1)))) - 1 : 0;
+      const bool keeps = samples && (!is_draft || lane_ - first_ <= right_);
+      const uint32_t last = rows_ > 0 ? first_ + right_ : lane_;
+      const int32_t last_token = __shfl_sync(~0u, row.token, static_cast<int>(last));
+      const uint32_t position = __shfl_sync(~0u, row.position, static_cast<int>(last));
+      const uint32_t active = __shfl_sync(~0u, row.active, static_cast<int>(last));
+      if (rows_ > 0 && !is_draft) {
+        token.drafts = static_cast<uint16_t>(__popc(drafted >> first_ & ((1u << rows_) - 1)));
+        row.token = last_token;
+        row.position = position;
+        row.active = active;
+      }
+      if (is_draft) {
+        row = PassRow{.wants_logits = 1, .slot = row.slot, .position = position + lane_ - first_};
+      }
+      if (!keeps) token = OutputToken{};
+    }
+    // Right drafts of the lane's sequence.
+    __device__ __forceinline__ uint32_t right() const { return right_; }
+
+   private:
+    uint32_t lane_;
+    uint32_t first_ = 0;  // lane with the sequence's last token
+    uint32_t rows_ = 0;   // its rows; 0: a row without drafts
+    uint32_t right_ = 0;
+  };
 
   // Position of a row's token in its sequence's history. Rows of one sequence append in row order.
   class History {

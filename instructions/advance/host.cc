@@ -49,8 +49,10 @@ void store(const Advance& op, const HostMemory& m, Local& l) {
   const StateLimits& limits = m.shape().limits;
   const OutputTable output{m.data<OutputToken>(op.output), limits.rows};
   std::ranges::copy(l.output, output[l.control.passes_done - 1].begin());
-  append_to_history(l.output, m.data<SequenceSlot>(op.slots),
-                    {m.data<std::byte>(op.adjustments), limits.max_context});
+  SequenceSlot* slots = m.data<SequenceSlot>(op.slots);
+  const AdjustmentTable<std::byte> adjustments{m.data<std::byte>(op.adjustments), limits.max_context};
+  append_to_history(l.output, slots, adjustments);
+  draft_next(l.rows, l.output.data(), slots, adjustments);
   std::ranges::copy(l.rows, m.data<PassRow>(op.rows));
   PassControl& control = *m.data<PassControl>(op.control);
   control.passes_done = l.control.passes_done;

@@ -4,8 +4,10 @@
 // For a row that wanted logits with sampled token t at position p = row.position + 1: output[pass][row] = (t,
 // p). The sequence ends if a logit was not finite, if t is one of its stop tokens, or if p >= end_position;
 // otherwise the row continues with (t, p). Rows that wanted no logits (the inner tokens of a prompt) become
-// inactive. The launch ends when no row is active, when passes_wanted are done, or when the host's stop word
-// is set; only this instruction reads that word.
+// inactive. Of a sequence with draft rows (PassRow::drafts), the tokens sampled after right drafts are
+// published, too; its first row continues with the last of them, and its draft rows get the drafts of the
+// next pass (drafts.h). The launch ends when no row is active, when passes_wanted are done, or when the
+// host's stop word is set; only this instruction reads that word.
 #pragma once
 
 #include "instructions/common/check.h"
@@ -35,7 +37,7 @@ struct Advance {
     v(&Advance::slots, "slots", "in and out: how far the sequences are");
     v(&Advance::control, "control", "in and out: the decision");
     v(&Advance::output, "output", "out [passes of a launch, max_rows]: its tokens");
-    v(&Advance::adjustments, "adjustments", "out: tokens of sequences that keep their history");
+    v(&Advance::adjustments, "adjustments", "in and out: tokens of sequences that keep their history");
   }
 };
 
@@ -49,13 +51,14 @@ inline void footprint(const Advance&, const StateView* state, FootprintBuilder<A
   const uint64_t history_end = adjustment_bytes(limits.max_context);
   if (state == nullptr) {
     f.may_read_write<&Advance::slots>({0, limits.sequences, 0, sizeof(SequenceSlot)});
-    f.may_write<&Advance::adjustments>({0, limits.sequences, kHistoryOffset, history_end});
+    f.may_read_write<&Advance::adjustments>({0, limits.sequences, kHistoryOffset, history_end});
     return;
   }
   for (const PassRow* row = state->rows; row != state->rows + limits.rows; ++row) {
     if (row_wants_logits(*row)) {
       f.read_write<&Advance::slots>({row->slot, uint64_t{row->slot} + 1, 0, sizeof(SequenceSlot)});
-      f.may_write<&Advance::adjustments>({row->slot, uint64_t{row->slot} + 1, kHistoryOffset, history_end});
+      f.may_read_write<&Advance::adjustments>(
+          {row->slot, uint64_t{row->slot} + 1, kHistoryOffset, history_end});
     }
   }
 }

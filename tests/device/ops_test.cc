@@ -156,6 +156,70 @@ TEST_P(Ops, HaveTheHostsResults) {
   tally.finish(op_name(GetParam()));
 }
 
+// Turns rows of the scene into drafts of the rows before them, some right and some wrong, and gives their
+// sequences few different tokens, so that n-grams occur again.
+void add_drafts(Scene& scene, Random& random) {
+  constexpr uint32_t kTokens = 3;
+  const auto token = [&] { return static_cast<int32_t>(random.below(kTokens)); };
+  auto* sampled = scene.bench.data<SampledToken>(scene.t.sampled);
+  for (uint32_t r = 0, count = 1; r < kDefaultRows; r += count) {
+    count = 1;
+    PassRow& first = scene.rows()[r];
+    if (!row_wants_logits(first) || random.chance(0.2)) continue;
+    SequenceSlot& slot = scene.slots()[first.slot];
+    const uint32_t room = std::min(random.below(8), kDefaultRows - r - 1);
+    const uint32_t drafts = random.below(room + 1);
+    slot.presence_penalty = slot.frequency_penalty = 0;
+    slot.repetition_penalty = 1;
+    slot.masked = slot.num_top = 0;
+    slot.num_stop_tokens = random.below(2);
+    slot.stop_tokens[0] = token();
+    slot.end_position = random.between(first.position, scene.shape.max_context);
+    slot.history_length = first.position + 1;
+    slot.drafts = {.most = room,
+                   .least = random.below(3),
+                   .ngram_min = random.between(1, 4),
+                   .ngram_max = random.between(1, kMaxNgram),
+                   .accept_rate = random.chance(0.2) ? 0.7F : -1,
+                   .misses = random.below(3),
+                   .pause = random.below(3) * random.below(2)};
+    slot.extras = extras_of(slot);
+    for (int32_t& known : scene.history(first.slot)) known = token();
+    first.drafts = room;
+    for (uint32_t i = 0; i <= room; ++i) {
+      PassRow& row = scene.rows()[r + i];
+      if (i > 0)
+        row = {.active = i <= drafts ? 1U : 0U,
+               .wants_logits = 1,
+               .slot = first.slot,
+               .position = first.position + i};
+      row.token = token();
+      if (i > 0 && random.chance(0.6)) row.token = sampled[r + i - 1].token;
+      sampled[r + i].token = token();
+    }
+    count = 1 + room;
+  }
+}
+
+TEST(OpsOnDrafts, AdvanceHasTheHostsResults) {
+  Random random(77);
+  Tally tally(Opcode::kAdvance);
+  for (Shape shape : shapes()) {
+    for (const uint32_t context : {shape.max_context, 9'000U}) {
+      shape.max_context = context;
+      Scene scene(shape, random);
+      for (uint32_t repetition = 0; repetition < 12; ++repetition) {
+        SCOPED_TRACE(fmt::format("{}; {}", shape.text(), repetition));
+        std::vector<uint32_t> positions(kDefaultRows);
+        for (uint32_t& p : positions) p = random.below(shape.max_context);
+        scene.new_pass(random, positions);
+        add_drafts(scene, random);
+        ASSERT_NO_FATAL_FAILURE(compare_pass(scene, Opcode::kAdvance, random, tally));
+      }
+    }
+  }
+}
+
 // Shapes for programs that multiply tiles of rows. Widths and vocabularies that are not multiples of a tile;
 // heads of 64, where a tile has a key's and a value's.
 const std::vector<Shape>& tiled_shapes() {

@@ -1,5 +1,8 @@
+#include <algorithm>
 #include <cstring>
 #include <limits>
+#include <span>
+#include <vector>
 
 #include "gtest/gtest.h"
 
@@ -316,6 +319,188 @@ TEST_F(AdvanceTest, ARowsFateDoesNotDependOnTheOthers) {
     EXPECT_EQ(output(0, r).token, static_cast<int32_t>(100 + r));
     EXPECT_EQ(history(r)[0], static_cast<int32_t>(100 + r));
   }
+}
+
+// A sequence whose row `r` has its last token and is followed by rows with drafts.
+class AdvanceDrafts : public AdvanceTest {
+ protected:
+  static constexpr uint32_t kSlot = 5, kFirst = 2, kRoom = 4;
+
+  // Sets the sequence's tokens and its rows. `sampled`: tokens drawn at the last token and at each draft.
+  void pass(const std::vector<int32_t>& tokens, const std::vector<int32_t>& drafts,
+            const std::vector<int32_t>& sampled) {
+    std::ranges::copy(tokens, history(kSlot));
+    slot(kSlot).history_length = static_cast<uint32_t>(tokens.size());
+    slot(kSlot).drafts = {.most = kRoom, .least = 1, .ngram_min = 1, .ngram_max = 3};
+    const auto last = static_cast<uint32_t>(tokens.size()) - 1;
+    for (uint32_t i = 0; i <= kRoom; ++i) {
+      const bool is_active = i <= drafts.size();
+      row(kFirst + i) = {.active = is_active ? 1U : 0U,
+                         .wants_logits = 1,
+                         .slot = kSlot,
+                         .token = i == 0      ? tokens.back()
+                                  : is_active ? drafts[i - 1]
+                                              : 0,
+                         .position = last + i,
+                         .drafts = i == 0 ? kRoom : 0};
+      bench_.data<SampledToken>(op_.sampled)[kFirst + i] = {i < sampled.size() ? sampled[i] : -9, -1};
+    }
+  }
+  // Tokens that the pass published.
+  std::vector<int32_t> published(uint32_t pass = 0) {
+    std::vector<int32_t> tokens;
+    for (uint32_t i = 0; i <= kRoom && output(pass, kFirst + i).valid != 0; ++i)
+      tokens.push_back(output(pass, kFirst + i).token);
+    return tokens;
+  }
+  // Drafts of the next pass.
+  std::vector<int32_t> drafted() {
+    std::vector<int32_t> tokens;
+    for (uint32_t i = 1; i <= kRoom && row(kFirst + i).active != 0; ++i)
+      tokens.push_back(row(kFirst + i).token);
+    return tokens;
+  }
+  using Tokens = std::vector<int32_t>;
+};
+
+TEST_F(AdvanceDrafts, PublishesWhatWasDrawnAfterRightDrafts) {
+  pass({1, 2, 3}, {4, 5, 6}, {4, 5, 7, 8});
+  run();
+  EXPECT_EQ(published(), (Tokens{4, 5, 7})) << "6 was not drawn, so what was drawn after it is worth nothing";
+  EXPECT_EQ(output(0, kFirst).drafts, 3U);
+  EXPECT_EQ(output(0, kFirst + 2).position, 5U);
+  EXPECT_EQ(output(0, kFirst + 3).valid, 0U);
+  EXPECT_EQ(row(kFirst).token, 7);
+  EXPECT_EQ(row(kFirst).position, 5U);
+  EXPECT_EQ(row(kFirst).active, 1U);
+  EXPECT_EQ(row(kFirst).drafts, kRoom);
+  EXPECT_EQ(slot(kSlot).history_length, 6U);
+  EXPECT_TRUE(std::ranges::equal(std::span(history(kSlot), 6), Tokens{1, 2, 3, 4, 5, 7}));
+}
+
+TEST_F(AdvanceDrafts, KeepsOneTokenIfNoDraftIsRight) {
+  pass({1, 2, 3}, {4, 5}, {9, 5, 6});
+  run();
+  EXPECT_EQ(published(), Tokens{9});
+  EXPECT_EQ(row(kFirst).position, 3U);
+  pass({1, 2, 3}, {}, {9});
+  run();
+  EXPECT_EQ(published(1), Tokens{9});
+  EXPECT_EQ(output(1, kFirst).drafts, 0U);
+}
+
+TEST_F(AdvanceDrafts, ASequenceEndsWithinItsDrafts) {
+  slot(kSlot).num_stop_tokens = 1;
+  slot(kSlot).stop_tokens[0] = 5;
+  pass({1, 2, 3}, {4, 5, 6}, {4, 5, 6, 7});
+  run();
+  EXPECT_EQ(published(), (Tokens{4, 5}));
+  EXPECT_EQ(output(0, kFirst + 1).finish, FinishReason::kStopToken);
+  EXPECT_EQ(row(kFirst).active, 0U);
+  EXPECT_EQ(drafted(), Tokens{});
+  slot(kSlot).num_stop_tokens = 0;
+  slot(kSlot).end_position = 4;
+  pass({1, 2, 3}, {4, 5, 6}, {4, 5, 6, 7});
+  run();
+  EXPECT_EQ(published(1), (Tokens{4, 5})) << "as without drafts: the token at position 4 is the last";
+  EXPECT_EQ(output(1, kFirst + 1).finish, FinishReason::kLength);
+  EXPECT_EQ(control().last_pass, 1U);
+}
+
+TEST_F(AdvanceDrafts, ContinuesTheLongestEarlierOccurrenceAndOfTheseTheLast) {
+  pass({1, 2, 3, 50, 9, 3, 51, 2, 3, 52, 7, 2}, {}, {3});
+  run();
+  EXPECT_EQ(drafted(), (Tokens{52, 7, 2, 3}));
+  pass({1, 2, 3, 50, 7, 2, 3, 51, 8, 3, 52, 7, 2}, {}, {3});
+  run();
+  EXPECT_EQ(drafted(), (Tokens{51, 8, 3, 52})) << "7 2 3 is longer than 3";
+  pass({1, 2, 3}, {}, {4});
+  run();
+  EXPECT_EQ(drafted(), Tokens{}) << "4 is new";
+}
+
+TEST_F(AdvanceDrafts, RepeatWhatHasNoEnd) {
+  pass({1, 2, 3, 2}, {}, {3});
+  run();
+  EXPECT_EQ(drafted(), (Tokens{2, 3, 2, 3}));
+  pass({1, 7}, {}, {7});
+  run();
+  EXPECT_EQ(drafted(), (Tokens{7, 7, 7, 7}));
+}
+
+TEST_F(AdvanceDrafts, NeedAsManyTokensAsTheRuleSays) {
+  pass({1, 2, 3, 50, 9}, {}, {3});
+  slot(kSlot).drafts.ngram_min = 2;
+  run();
+  EXPECT_EQ(drafted(), Tokens{});
+  pass({9, 3, 50, 9}, {}, {3});
+  slot(kSlot).drafts.ngram_min = 2;
+  run();
+  EXPECT_EQ(drafted(), (Tokens{50, 9, 3, 50}));
+}
+
+TEST_F(AdvanceDrafts, HaveTheNextPositionsBeforeTheEnd) {
+  slot(kSlot).end_position = 8;
+  pass({1, 7, 1, 7}, {}, {1});
+  run();
+  EXPECT_EQ(row(kFirst).position, 4U);
+  EXPECT_EQ(drafted(), (Tokens{7, 1, 7}));
+  for (uint32_t i = 1; i <= 3; ++i) {
+    EXPECT_EQ(row(kFirst + i).position, 4 + i);
+    EXPECT_EQ(row(kFirst + i).slot, kSlot);
+    EXPECT_EQ(row(kFirst + i).wants_logits, 1U);
+    EXPECT_EQ(row(kFirst + i).drafts, 0U);
+  }
+  pass({1, 7, 1, 7}, {}, {1});
+  slot(kSlot).drafts.least = 4;
+  run();
+  EXPECT_EQ(drafted(), Tokens{}) << "three are too few";
+}
+
+TEST_F(AdvanceDrafts, PauseAfterPassesInWhichNoneWasRight) {
+  control().passes_wanted = 100;
+  std::vector<uint32_t> passes_with_drafts;
+  pass({1, 7, 1, 7, 1}, {}, {7});
+  for (uint32_t p = 0; p < 40; ++p) {
+    if (!drafted().empty()) passes_with_drafts.push_back(p);
+    bench_.data<SampledToken>(op_.sampled)[kFirst].token = 7;
+    for (uint32_t i = 1; i <= kRoom; ++i) row(kFirst + i).token = 99;  // wrong, and 7 is drawn all the same
+    run();
+  }
+  EXPECT_EQ(passes_with_drafts, (std::vector<uint32_t>{1, 3, 7, 15, 31}));
+  slot(kSlot).drafts.pause = 0;
+  pass({1, 7, 1, 7, 1}, {7}, {7, 1});
+  slot(kSlot).drafts.misses = 4;
+  run();
+  EXPECT_EQ(slot(kSlot).drafts.misses, 0U) << "one right draft, and the next miss is the first";
+}
+
+TEST_F(AdvanceDrafts, AreRightByChanceIfTheRuleSaysSo) {
+  uint32_t right = 0;
+  constexpr uint32_t kPasses = 400;
+  control().passes_wanted = kPasses;
+  for (uint32_t p = 0; p < kPasses; ++p) {
+    pass({1, 2, 3}, {50, 51, 52, 53}, {4, 5, 6, 7, 8});
+    slot(kSlot).drafts.accept_rate = 0.5F;
+    slot(kSlot).seed = p;
+    run();
+    right += static_cast<uint32_t>(published(p).size()) - 1;
+    const bool pauses = published(p).size() == 1;
+    EXPECT_EQ(drafted().size(), pauses ? 0 : kRoom) << "whatever the tokens are";
+  }
+  EXPECT_NEAR(right / double{kPasses}, 0.5 + 0.25 + 0.125 + 0.0625, 0.15);
+}
+
+TEST_F(AdvanceDrafts, LeaveTheRowsOfOtherSequencesAlone) {
+  pass({1, 2, 3}, {4, 5}, {4, 9, 9});
+  decode(0, 1, 10, 33);
+  decode(kFirst + kRoom + 1, 7, 20, 34);
+  run();
+  EXPECT_EQ(published(), (Tokens{4, 9}));
+  EXPECT_EQ(output(0, 0).token, 33);
+  EXPECT_EQ(output(0, kFirst + kRoom + 1).token, 34);
+  EXPECT_EQ(row(kFirst + kRoom + 1).position, 21U);
+  EXPECT_EQ(slot(7).history_length, 1U);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "vm/base/error.h"
 #include "vm/layout/kv_cache.h"
 #include "vm/state/check_attention.h"
+#include "vm/state/names.h"
 
 namespace serval {
 namespace {
@@ -60,8 +61,41 @@ void check_target(const StateLimits& limits, const StateBlock& state, uint32_t r
     refuse(fmt::format("row {}: has a target; {} passes; limit: 1", r, state.control.passes_wanted));
 }
 
+// A draft row has the slot and the position that its place after the sequence's first row gives it.
+void check_draft(const StateBlock& state, uint32_t first, uint32_t r) {
+  const PassRow& row = state.rows[r];
+  if (!row_is_active(row)) return;
+  const uint32_t position = state.rows[first].position + (r - first);
+  if (row.slot != state.rows[first].slot || row.position != position || row.wants_logits == 0 ||
+      row.drafts != 0) {
+    refuse(fmt::format(
+        "row {}: slot {}, position {}, wants_logits {}, drafts {}; expected {}, {}, 1, 0: a "
+        "draft of row {}",
+        r, row.slot, row.position, row.wants_logits, row.drafts, state.rows[first].slot, position, first));
+  }
+}
+
+void check_drafts(const Program& program, const StateBlock& state, uint32_t r) {
+  const PassRow& row = state.rows[r];
+  if (row.drafts == 0) return;
+  const StateLimits& limits = program.limits;
+  const SequenceSlot& slot = state.slots[row.slot];
+  limit(r, "drafts", row.drafts, int64_t{std::min(kMaxDrafts, slot.drafts.most)} + 1);
+  limit(r, "drafts", row.drafts, int64_t{logit_rows(limits)} - r);
+  if (program.find_tensor(state_tensor::kAttention))
+    refuse(fmt::format("row {}: {} drafts; a program that plans attention takes none", r, row.drafts));
+  if (row.wants_logits == 0 || row_has_target(row))
+    refuse(fmt::format("row {}: has drafts and draws no token", r));
+  if ((slot.extras & (kListsTop | kMasksTokens)) != 0 || has_penalties(slot)) {
+    refuse(fmt::format(
+        "row {}: drafts; a slot with penalties, a mask or a list of likeliest tokens takes none", r));
+  }
+  for (uint32_t draft = r + 1; draft <= r + row.drafts; ++draft) check_draft(state, r, draft);
+}
+
 // `checked`: number of the slot's first blocks that an earlier row has checked.
-void check_row(const StateLimits& limits, const StateBlock& state, uint32_t r, uint32_t& checked) {
+void check_row(const Program& program, const StateBlock& state, uint32_t r, uint32_t& checked) {
+  const StateLimits& limits = program.limits;
   const PassRow& row = state.rows[r];
   limit(r, "slot", row.slot, limits.sequences);
   limit(r, "token", row.token, limits.vocab);
@@ -70,6 +104,7 @@ void check_row(const StateLimits& limits, const StateBlock& state, uint32_t r, u
   limit(r, "num_stop_tokens", state.slots[row.slot].num_stop_tokens, kMaxStopTokens + 1);
   check_extras(state, r);
   check_target(limits, state, r);
+  check_drafts(program, state, r);
   const std::span<const int32_t> blocks = state.blocks_of(row.slot);
   if (row.wants_logits != 0 && r >= logit_rows(limits))
     refuse(fmt::format("row {}: wants logits; only the first {} rows may", r, logit_rows(limits)));
@@ -165,7 +200,7 @@ void check_state(const Program& program, const StateBlock& state) {
     if (!row_is_active(row)) continue;
     if (r >= limits.rows) refuse(fmt::format("row {}: active, the program has {} rows", r, limits.rows));
     if (keys.empty() || state.rows[keys.back().row].slot != row.slot) checked = 0;
-    check_row(limits, state, r, checked);
+    check_row(program, state, r, checked);
     const auto block = static_cast<uint64_t>(state.blocks_of(row.slot)[row.position / kKvBlockTokens]);
     keys.push_back(
         {uint64_t{row.slot} << 32 | row.position, block * kKvBlockTokens + row.position % kKvBlockTokens, r});

@@ -16,6 +16,9 @@ namespace serval {
 //   position that it may reach in this launch exist, its slot's end_position <= max_context, the slot's
 //   extras are consistent (SlotExtra) and within their limits, and no other row has the same slot and
 //   position, or the same position in the KV cache;
+// - drafts are as many as their slot allows, of a row that draws, and in a program that plans no attention;
+//   their rows follow that row, with its slot and the next positions; the slot keeps its history, has neither
+//   penalties nor a mask, and lists no likeliest tokens;
 // - the list of attention items is right (check_attention.h).
 //
 // Takes rows × log(rows), and blocks.

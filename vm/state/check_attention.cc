@@ -215,7 +215,8 @@ void check_attention(const Program& program, const StateBlock& state) {
 uint32_t last_position(const StateBlock& state, const PassRow& row) {
   const uint32_t end = state.slots[row.slot].end_position;
   if (row.wants_logits == 0 || end <= row.position) return row.position;
-  return row.position + std::min(state.control.passes_wanted, end - row.position) - 1;
+  const uint64_t tokens = uint64_t{state.control.passes_wanted} * (1 + row.drafts);
+  return row.position + static_cast<uint32_t>(std::min<uint64_t>(tokens, end - row.position)) - 1;
 }
 
 }  // namespace serval

@@ -34,7 +34,8 @@ enum class FinishReason : uint32_t {
 
 // Entry [pass][row] of the output table, which `advance` publishes.
 struct OutputToken {
-  uint32_t valid = 0;  // 1 if this row sampled a token in this pass
+  uint16_t valid = 0;   // 1 if this row sampled a token of its sequence in this pass
+  uint16_t drafts = 0;  // number of drafted tokens that were evaluated after this row's
   uint32_t slot = 0;
   int32_t token = 0;
   float log_probability = 0;

@@ -17,7 +17,11 @@ struct PassRow {
   // The known next token of a row that wants logits, or kNoTarget. With a target, `sample` draws no token: it
   // gives the target's log-probability. Only launches of one pass have targets.
   int32_t target = kNoTarget;
-  uint32_t reserved[2] = {};
+  // The next `drafts` rows belong to this row's sequence: those of them that are active have the tokens that
+  // are expected to follow it, at the positions that follow (vm/state/slots.h). `advance` keeps the tokens
+  // that were drawn after right ones and fills the rows for the next pass.
+  uint32_t drafts = 0;
+  uint32_t reserved = 0;
 };
 static_assert(sizeof(PassRow) == 32);
 

@@ -14,9 +14,29 @@ inline constexpr int kDefaultRepeatLastN = 64;  // llama.cpp's
 // its bit is 0.
 enum SlotExtra : uint32_t {
   kAdjustsLogits = 1,  // penalties, biases or banned stop tokens
-  kKeepsHistory = 2,   // penalties, which need the tokens in AdjustmentTable (vm/state/adjustments.h)
+  kKeepsHistory = 2,   // penalties or drafts: the tokens are in AdjustmentTable (vm/state/adjustments.h)
   kListsTop = 4,       // the likeliest tokens (vm/state/output.h)
   kMasksTokens = 8,    // draws only tokens of its mask (vm/state/masks.h)
+};
+
+inline constexpr uint32_t kMaxDrafts = 15;  // of a sequence in a pass
+inline constexpr uint32_t kMaxNgram = 16;   // tokens
+
+// Drafts of one sequence: tokens that are expected to follow its last one, which a pass evaluates together
+// with it. A drafted token is right if the model draws this very token in its place, so the sequence's tokens
+// are those that it has without drafts. They continue the latest earlier occurrence of the sequence's last
+// tokens (an n-gram), the longest that occurs.
+struct DraftRule {
+  uint32_t most = 0;       // in a pass, up to kMaxDrafts; 0: none
+  uint32_t least = 0;      // fewer are not used
+  uint32_t ngram_min = 0;  // lengths of n-grams, 1 to kMaxNgram
+  uint32_t ngram_max = 0;
+  // Below 0: drafts are right as said above. Otherwise a draft counts as right with this probability,
+  // whatever it is, and needs no n-gram: to measure speed with weights that make no text.
+  float accept_rate = -1;
+  // Progress within a launch: after passes with drafts none of which was right, passes without.
+  uint32_t misses = 0;  // such passes since the last right draft
+  uint32_t pause = 0;   // passes without drafts that are left
 };
 
 // Sampling parameters and progress of one sequence.
@@ -43,8 +63,10 @@ struct SequenceSlot {
   uint32_t num_biases = 0;                      // up to kMaxLogitBiases, of different tokens
   uint32_t num_top = 0;                         // tokens to list, up to kMaxTopTokens
   uint32_t masked = 0;                          // 1: its mask says which tokens may be drawn
+  DraftRule drafts = {};                        // not together with penalties, num_top or masked
+  uint32_t reserved = 0;
 };
-static_assert(sizeof(SequenceSlot) == 80 + 4 * kMaxStopTokens);
+static_assert(sizeof(SequenceSlot) == 112 + 4 * kMaxStopTokens);
 
 // The tokens that a penalty considers: [begin, history_length).
 constexpr uint32_t repetition_begin(const SequenceSlot& slot) {
@@ -57,14 +79,18 @@ constexpr uint32_t generation_begin(const SequenceSlot& slot) {
   return counts ? std::min(slot.prompt_length, slot.history_length) : slot.history_length;
 }
 
-constexpr uint32_t extras_of(const SequenceSlot& slot) {
+constexpr bool has_penalties(const SequenceSlot& slot) {
   const bool repeats = slot.repetition_penalty != 1 && slot.repeat_last_n != 0;
-  const bool history = repeats || slot.presence_penalty != 0 || slot.frequency_penalty != 0;
+  return repeats || slot.presence_penalty != 0 || slot.frequency_penalty != 0;
+}
+
+constexpr uint32_t extras_of(const SequenceSlot& slot) {
+  const bool penalties = has_penalties(slot);
   const bool bans = slot.first_stop > slot.prompt_length && slot.num_stop_tokens > 0;
   uint32_t extras = slot.num_top > 0 ? uint32_t{kListsTop} : 0;
   if (slot.masked != 0) extras |= kMasksTokens;
-  if (history) extras |= kKeepsHistory;
-  if (history || bans || slot.num_biases > 0) extras |= kAdjustsLogits;
+  if (penalties || slot.drafts.most > 0) extras |= kKeepsHistory;
+  if (penalties || bans || slot.num_biases > 0) extras |= kAdjustsLogits;
   return extras;
 }
 

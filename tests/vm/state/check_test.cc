@@ -72,6 +72,53 @@ TEST(CheckState, AcceptsASoundState) {
   EXPECT_EQ(refusal([](Case&) {}), "accepted");
 }
 
+// Rows 0 and 1 become a sequence's row and its draft.
+void draft(Case& c) {
+  SequenceSlot& slot = c.state->slots[c.row(0).slot];
+  slot.drafts = {.most = 3, .least = 1, .ngram_min = 1, .ngram_max = 4};
+  slot.extras = extras_of(slot);
+  slot.history_length = c.row(0).position + 1;
+  c.row(0).drafts = 1;
+  c.row(1) = c.row(0);
+  c.row(1).drafts = 0;
+  ++c.row(1).position;
+}
+
+TEST(CheckState, WantsDraftsInRowsAfterTheirSequencesOwn) {
+  const auto with = [](const std::function<void(Case&)>& damage) {
+    return refusal([&](Case& c) {
+      draft(c);
+      damage(c);
+    });
+  };
+  EXPECT_EQ(with([](Case&) {}), "accepted");
+  EXPECT_EQ(with([](Case& c) { c.row(1) = {}; }), "accepted") << "a row for a draft, without one";
+  EXPECT_THAT(with([](Case& c) { c.row(0).drafts = 4; }), HasSubstr("row 0: drafts: 4; limit: 3"));
+  EXPECT_THAT(with([](Case& c) { ++c.row(1).position; }), HasSubstr("a draft of row 0"));
+  EXPECT_THAT(with([](Case& c) { c.row(1).wants_logits = 0; }), HasSubstr("a draft of row 0"));
+  EXPECT_THAT(with([](Case& c) { c.row(0).wants_logits = 0; }), HasSubstr("draws no token"));
+  EXPECT_THAT(with([](Case& c) {
+                SequenceSlot& slot = c.state->slots[c.row(0).slot];
+                slot.presence_penalty = 1;
+                slot.extras = extras_of(slot);
+              }),
+              HasSubstr("row 0: drafts; a slot with penalties"));
+}
+
+TEST(CheckState, WantsBlocksForAllDrafts) {
+  const auto passes = [](uint32_t count) {
+    return refusal([&](Case& c) {
+      draft(c);
+      c.state->slots[c.row(0).slot].end_position = kContext;
+      c.state->control.passes_wanted = count;
+      for (int32_t& block : c.state->blocks_of(c.row(0).slot).subspan(c.row(0).position / kKvBlockTokens + 1))
+        block = -1;
+    });
+  };
+  EXPECT_EQ(passes(1), "accepted");
+  EXPECT_THAT(passes(kKvBlockTokens / 2 + 1), HasSubstr("KV block: -1"));
+}
+
 TEST(CheckState, LooksAtActiveRowsOnly) {
   EXPECT_EQ(refusal([](Case& c) {
               c.row(5) = {.active = 0, .wants_logits = 1, .slot = 77, .token = -4, .position = 1 << 30};
