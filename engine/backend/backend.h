@@ -47,6 +47,9 @@ class Backend {
   // The limits in state(), those of the largest program.
   const StateLimits& limits() { return state().limits; }
   uint32_t blocks_per_sequence() { return state().layout.blocks_per_sequence; }
+  // Rows of the largest pass that may have drafts (PassRow::drafts): passes of as many rows add in the same
+  // order as a pass of one row, so drafts do not show in the results. 0: none may.
+  virtual uint32_t draft_rows() const { return 0; }
 
   // Does the part of the next launch that does not depend on its rows' tokens, and checks the state. Call it
   // between launches, or during one after on_begun. Throws the errors that run() would throw. Does not wait.

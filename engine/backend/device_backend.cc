@@ -41,8 +41,8 @@ namespace {
 
 // The parts of the state that a launch's rows need.
 struct RowsInUse {
-  uint32_t row_bound = 0;    // index of the last active row + 1
-  uint32_t logit_bound = 0;  // index of the last row that wants logits + 1
+  uint32_t row_bound = 0;    // index of the last row that may be active + 1
+  uint32_t logit_bound = 0;  // index of the last row that may want logits + 1
   StateInUse state;
 };
 
@@ -57,9 +57,9 @@ RowsInUse rows_in_use(const StateBlock& state) {
   for (uint32_t r = 0; r < state.rows.size(); ++r) {
     const PassRow& row = state.rows[r];
     if (!row_is_active(row)) continue;
-    use.row_bound = r + 1;
+    use.row_bound = std::max(use.row_bound, r + 1 + row.drafts);
     use.state.slots = std::max(use.state.slots, row.slot + 1);
-    if (row_wants_logits(row)) use.logit_bound = r + 1;
+    if (row_wants_logits(row)) use.logit_bound = std::max(use.logit_bound, r + 1 + row.drafts);
     if (row.slot < state.slots.size()) add_extras(state.slots[row.slot], use.state);
   }
   return use;
@@ -128,6 +128,7 @@ class DeviceBackend final : public Backend {
   std::string name() const override { return "device"; }
   const Program& program() const override { return programs_.program(last_); }
   StateBlock& state() override { return state_.host(); }
+  uint32_t draft_rows() const override { return programs_.rows_of_vectors(); }
   void prepare(const Launch& launch) override;
   void run(const Launch& launch, const std::function<void(uint32_t)>& on_pass,
            const std::function<void()>& on_begun) override;

@@ -60,6 +60,7 @@ class HostBackend final : public Backend {
   std::string name() const override { return "host"; }
   const Program& program() const override { return programs_.program(last_); }
   StateBlock& state() override { return state_; }
+  uint32_t draft_rows() const override { return programs_.rows_of_vectors(); }
   void prepare(const Launch& launch) override;
   void run(const Launch& launch, const std::function<void(uint32_t)>& on_pass,
            const std::function<void()>& on_begun) override;
@@ -231,11 +232,11 @@ HostMemory HostBackend::bind(const Program& program) {
   return memory;
 }
 
-// Index of the last active row + 1.
+// Index of the last row that may be active + 1.
 uint32_t row_bound(const StateBlock& state) {
   uint32_t bound = 0;
   for (uint32_t r = 0; r < state.rows.size(); ++r) {
-    if (row_is_active(state.rows[r])) bound = r + 1;
+    if (row_is_active(state.rows[r])) bound = std::max(bound, r + 1 + state.rows[r].drafts);
   }
   return bound;
 }

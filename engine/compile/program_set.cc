@@ -109,6 +109,12 @@ std::optional<size_t> ProgramSet::find(uint32_t row_bound, bool tiles) const {
   return std::nullopt;
 }
 
+uint32_t ProgramSet::rows_of_vectors() const {
+  uint32_t most = 0;
+  for (const Class& c : classes_) most = std::max(most, c.multiplies_tiles ? 0 : c.rows);
+  return most;
+}
+
 size_t ProgramSet::class_of(uint32_t row_bound, bool reads_prompts) const {
   if (const auto wanted = find(row_bound, reads_prompts)) return *wanted;
   if (const auto other = find(row_bound, !reads_prompts)) return *other;

@@ -64,6 +64,8 @@ class ProgramSet {
   // The class for the most rows if the set is complete, else the class that is compiled first.
   size_t first_compiled() const { return is_complete() ? size() - 1 : 0; }
   uint32_t rows(size_t index) const { return classes_.at(index).rows; }
+  // Rows of the largest pass that runs a program of vectors if it reads no prompt; 0: none does.
+  uint32_t rows_of_vectors() const;
   // The class for a pass whose last active row is row `row_bound` - 1. Throws Error(kUsage) if none holds it.
   size_t class_of(uint32_t row_bound, bool reads_prompts) const;
   // The outline of the class for the most rows. Its limits are those of the state.

@@ -61,16 +61,32 @@ void Delivery::deliver_token(const LaunchShare& share, const PassOutput& output)
   Sequence& sequence = *share.sequence;
   if (output.pass > 0) ++counts_.later_rows;
   if (sequence.channel().cancel_wanted()) return expiry_.report_cancelled();  // must not go on without it
-  const OutputToken& token = output.tokens[*share.logit_row];
-  if (token.valid == 0)
+  const auto tokens = output.tokens.subspan(*share.logit_row, 1 + share.drafts);
+  if (tokens.front().valid == 0)
     throw Error(ErrorKind::kDeviceFault, backend_ + ": a pass has ended without its token");
+  const auto valid = [](const OutputToken& token) { return token.valid != 0; };
+  const auto right = static_cast<uint32_t>(std::ranges::find_if_not(tokens, valid) - tokens.begin()) - 1;
+  count_drafts(share, tokens.front().drafts, right, output.pass);
   static constexpr TopTokens kNoTop;
-  RequestEvent event =
-      sequence.accept(token, output.top.empty() ? kNoTop : output.top[*share.logit_row], output.ended);
-  if (event.kind != RequestEvent::Kind::kToken) return post_end(sequence, std::move(event));
-  ++counts_.generated_tokens;
-  post(sequence, std::move(event));
-  if (sequence.finished()) post_end(sequence, sequence.last_event());
+  const TopTokens& top = output.top.empty() ? kNoTop : output.top[*share.logit_row];
+  for (uint32_t i = 0; i <= right && !sequence.finished(); ++i) {
+    RequestEvent event = sequence.accept(tokens[i], top, output.ended);
+    if (event.kind != RequestEvent::Kind::kToken) return post_end(sequence, std::move(event));
+    ++counts_.generated_tokens;
+    post(sequence, std::move(event));
+    if (sequence.finished()) post_end(sequence, sequence.last_event());
+  }
+}
+
+void Delivery::count_drafts(const LaunchShare& share, uint32_t drafts, uint32_t right, uint32_t pass) {
+  if (share.drafts == 0) return;
+  share.sequence->drafts().count_pass(right);
+  if (drafts == 0) return;
+  if (pass > 0) counts_.later_rows += drafts;
+  ++counts_.drafts.passes;
+  counts_.drafts.drafted += drafts;
+  counts_.drafts.accepted += right;
+  for (uint32_t i = 0; i < right; ++i) ++counts_.drafts.accepted_at[i];
 }
 
 void Delivery::post(Sequence& sequence, RequestEvent event) {

@@ -43,6 +43,7 @@ class Delivery {
   struct Counts {
     uint64_t finished = 0, generated_tokens = 0;
     uint64_t later_rows = 0;  // rows of passes after their launch's first
+    DraftStats drafts;
   };
 
   // `state` and `expiry` must outlive it. `backend` names the culprit in errors.
@@ -73,6 +74,7 @@ class Delivery {
   void deliver_positions(const PlannedLaunch& launch, const PassOutput& output);
   std::optional<RequestEvent> deliver_scores(const LaunchShare& share, const PassOutput& output);
   void deliver_token(const LaunchShare& share, const PassOutput& output);
+  void count_drafts(const LaunchShare& share, uint32_t drafts, uint32_t right, uint32_t pass);
   void post(Sequence& sequence, RequestEvent event);
 
   PassState& state_;

@@ -20,6 +20,7 @@ PlannedLaunch LaunchPlanner::plan_next() {
 }
 
 std::optional<PlannedLaunch> LaunchPlanner::plan_after(PlannedLaunch& current) {
+  if (current.has_drafts()) return std::nullopt;
   view_after(current);
   if (planned_.empty()) return std::nullopt;
   look_up_prefixes();
@@ -95,7 +96,8 @@ uint32_t LaunchPlanner::passes_to_decision(uint32_t passes) const {
 PlannedLaunch LaunchPlanner::write(const PassPlan& plan) {
   const uint32_t passes = passes_to_decision(plan.passes);
   for (size_t i = 0; i < planned_.size(); ++i) {
-    [[maybe_unused]] const bool enough = planned_[i]->chain().grow_to(blocks_for_launch(views_[i], passes));
+    [[maybe_unused]] const bool enough =
+        planned_[i]->chain().grow_to(blocks_for_launch(views_[i], passes, plan.drafts));
     assert(enough);  // blocks_suffice() has checked this
   }
   PlannedLaunch launch = state_.write(plan, planned_, views_);

@@ -15,13 +15,15 @@ namespace {
 // more.
 constexpr uint32_t kLaunchPasses = 64;
 
-PlannerLimits limits_of(const StateLimits& state, uint32_t max_sequences) {
+PlannerLimits limits_of(Backend& backend, uint32_t max_sequences, const DraftRule& drafts) {
+  const StateLimits& state = backend.limits();
   PlannerLimits limits;
   limits.max_rows = state.rows;
   limits.max_logit_rows = logit_rows(state);
   limits.max_sequences = std::min(state.rows, state.sequences);
   if (max_sequences > 0) limits.max_sequences = std::min(limits.max_sequences, max_sequences);
   limits.max_passes = std::min(kLaunchPasses, launch_passes(state.rows));
+  if (drafts.most > 0) limits.max_draft_rows = backend.draft_rows();
   return limits;
 }
 
@@ -40,9 +42,10 @@ PassLoop::PassLoop(Backend& backend, std::shared_ptr<CoreSignals> signals, const
       signals_(std::move(signals)),
       now_(options.now),
       fault_at_launch_(options.fault_at_launch),
-      limits_(limits_of(backend.limits(), options.max_sequences)),
+      drafts_(options.drafts),
+      limits_(limits_of(backend, options.max_sequences, options.drafts)),
       pool_(backend.limits().kv_blocks, options.hash_seed),
-      state_(backend.state(), limits_.max_sequences),
+      state_(backend.state(), limits_.max_sequences, drafts_),
       expiry_(signals_),
       waiting_(expiry_),
       running_(pool_, state_, limits_, now_),
@@ -59,6 +62,7 @@ PassLoop::~PassLoop() = default;
 
 void PassLoop::add(std::unique_ptr<Sequence> sequence) {
   if (next_ && has_room()) next_->passes = 1;  // this one joins while next_ runs
+  sequence->allow_drafts(drafts_.most);
   waiting_.add(std::move(sequence));
 }
 
@@ -118,7 +122,7 @@ void PassLoop::launch() {
   launch_ended_ = now_();
   stats_.pass_ms += milliseconds(begin, *launch_ended_);
   stats_.kernel_ms += backend_.kernel_us().value_or(0) * 1e-3;
-  for (const LaunchShare& share : current_.shares) share.sequence->set_share(nullptr);
+  end_shares(current_);
   if (failure_) return give_up(std::exchange(failure_, nullptr));
   if (!deferred_) next_.reset();
 }
@@ -184,9 +188,16 @@ void PassLoop::defer(const PassOutput& output) {
   for (const LaunchShare& share : current_.shares) {
     if (share.logit_row && !share.ends)
       state_.write_token(*share.sequence, output.tokens[*share.logit_row].token);
-    share.sequence->set_share(nullptr);
   }
+  end_shares(current_);
   deferred_.emplace(std::exchange(current_, {}), output);
+}
+
+void PassLoop::end_shares(PlannedLaunch& launch) {
+  for (const LaunchShare& share : launch.shares) {
+    share.sequence->set_share(nullptr);
+    share.sequence->drafts().end_launch(share.drafts);
+  }
 }
 
 void PassLoop::deliver_deferred() {
@@ -289,6 +300,7 @@ EngineStats PassLoop::stats() const {
   const Delivery::Counts& delivered = delivery_.counts();
   stats.finished = delivered.finished;
   stats.generated_tokens = delivered.generated_tokens;
+  stats.drafts = delivered.drafts;
   stats.rows += delivered.later_rows;
   return stats;
 }

@@ -28,6 +28,7 @@ struct PassLoopOptions {
   uint64_t hash_seed = 0;      // for the KV block pool
   uint64_t fault_at_launch = 0;  // number of the launch that fails like a faulty device; 0: none
   TimePoint (*now)() = std::chrono::steady_clock::now;
+  DraftRule drafts = {};  // of sequences whose requests allow drafts
 };
 
 // Owns the sequences and the KV blocks, and has sole use of the backend while it lives. One thread at a time.
@@ -68,6 +69,7 @@ class PassLoop {
   void run_launch();
   void after_pass(uint32_t pass);
   void defer(const PassOutput& output);
+  static void end_shares(PlannedLaunch& launch);
   bool launch_is_stale(TimePoint now);
   void give_up(const std::exception_ptr& failure);
 
@@ -81,6 +83,7 @@ class PassLoop {
   const std::shared_ptr<CoreSignals> signals_;
   TimePoint (*const now_)();
   const uint64_t fault_at_launch_;
+  const DraftRule drafts_;
   const PlannerLimits limits_;
   KvBlockPool pool_;
   PassState state_;

@@ -3,10 +3,16 @@
 #include <algorithm>
 #include <cassert>
 
+#include "instructions/advance/drafts.h"
+
 namespace serval {
 
-PassState::PassState(StateBlock& state, uint32_t slots)
-    : state_(state), free_slots_(slots, true), history_written_(slots), row_of_token_(slots) {}
+PassState::PassState(StateBlock& state, uint32_t slots, const DraftRule& drafts)
+    : state_(state),
+      drafts_(drafts),
+      free_slots_(slots, true),
+      history_written_(slots),
+      row_of_token_(slots) {}
 
 uint32_t PassState::take_slot() {
   const auto slot = std::find(free_slots_.begin(), free_slots_.end(), true);
@@ -33,6 +39,14 @@ void PassState::write_history(const Sequence& sequence) {
   written = sequence.length();
 }
 
+// Sequences without drafts need no history for them.
+void PassState::set_drafts(const Sequence& sequence, uint32_t most) {
+  SequenceSlot& slot = state_.slots[sequence.slot()];
+  slot.drafts = most > 0 ? drafts_ : DraftRule{};
+  slot.drafts.most = most;
+  slot.extras = extras_of(slot);
+}
+
 void PassState::write_row(uint32_t r, const PlannedRow& planned, const Sequence& sequence) {
   const bool is_known = planned.position < sequence.length();
   if (!is_known) row_of_token_[sequence.slot()] = r;
@@ -45,7 +59,15 @@ void PassState::write_row(uint32_t r, const PlannedRow& planned, const Sequence&
                     .slot = sequence.slot(),
                     .token = is_known ? sequence.tokens()[planned.position] : 0,
                     .position = planned.position,
-                    .target = planned.scores ? sequence.tokens()[planned.position + 1] : kNoTarget};
+                    .target = planned.scores ? sequence.tokens()[planned.position + 1] : kNoTarget,
+                    .drafts = planned.drafts};
+  if (planned.drafts > 0) write_drafts(r, is_known, sequence);
+}
+
+// The rows after row r. A launch that is planned ahead has no drafts in its first pass.
+void PassState::write_drafts(uint32_t r, bool is_known, const Sequence& sequence) {
+  for (PassRow& row : state_.rows.subspan(r + 1, state_.rows[r].drafts)) row = PassRow{};
+  if (is_known) serval::write_drafts(state_.slots[sequence.slot()], sequence.tokens(), &state_.rows[r]);
 }
 
 // Generated tokens and those of the prompt may want different numbers of likeliest tokens. Returns whether
@@ -62,19 +84,22 @@ PlannedLaunch PassState::write(const PassPlan& plan, std::span<Sequence* const> 
   for (size_t i = 0; i < sequences.size(); ++i) {
     const uint32_t slot = sequences[i]->slot();
     state_.slots[slot].history_length = views[i].length;
+    set_drafts(*sequences[i], std::min(plan.drafts, views[i].drafts));
     write_history(*sequences[i]);
     KvChain& chain = sequences[i]->chain();
     const uint32_t first = chain.take_first_changed();
     std::ranges::copy(chain.blocks().subspan(first), state_.blocks_of(slot).begin() + first);
   }
-  PlannedLaunch launch{.passes = plan.passes,
-                       .reads_prompts = plan.reads_prompts,
-                       .rows = static_cast<uint32_t>(plan.rows.size())};
+  PlannedLaunch launch{.passes = plan.passes, .reads_prompts = plan.reads_prompts};
   const auto wants_logits = [](const PlannedRow& row) { return row.wants_logits(); };
   launch.logit_rows = static_cast<uint32_t>(std::ranges::count_if(plan.rows, wants_logits));
   launch.shares.reserve(sequences.size());
   uint32_t next_logit_row = 0, next_other = launch.logit_rows;
   for (const PlannedRow& row : plan.rows) {
+    if (row.is_draft) {
+      ++next_logit_row;
+      continue;
+    }
     Sequence* const sequence = sequences[row.sequence];
     // The rows of a sequence are consecutive.
     if (launch.shares.empty() || launch.shares.back().sequence != sequence)
@@ -82,12 +107,15 @@ PlannedLaunch PassState::write(const PassPlan& plan, std::span<Sequence* const> 
     LaunchShare& share = launch.shares.back();
     ++share.rows;
     if (row.draws) share.logit_row = next_logit_row;
+    share.drafts += row.drafts;
     if (row.scores && share.scored++ == 0) share.first_scored = next_logit_row;
     write_row(row.wants_logits() ? next_logit_row++ : next_other++, row, *sequence);
   }
   for (const LaunchShare& share : launch.shares) launch.lists_top |= write_top(share);
-  for (uint32_t r = launch.rows; r < rows_written_; ++r) state_.rows[r] = PassRow{};
-  rows_written_ = launch.rows;
+  const auto rows = static_cast<uint32_t>(plan.rows.size());
+  for (uint32_t r = rows; r < rows_written_; ++r) state_.rows[r] = PassRow{};
+  rows_written_ = rows;
+  launch.rows = static_cast<uint32_t>(std::ranges::count_if(state_.rows.first(rows), row_is_active));
   return launch;
 }
 

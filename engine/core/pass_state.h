@@ -16,8 +16,8 @@ namespace serval {
 // leaves in rows, slots and control are not read. One thread at a time.
 class PassState {
  public:
-  // Allocates from the first `slots` slots.
-  PassState(StateBlock& state, uint32_t slots);
+  // Allocates from the first `slots` slots. `drafts`: the rule of sequences with drafts, all but `most`.
+  PassState(StateBlock& state, uint32_t slots, const DraftRule& drafts = {});
 
   // Returns the lowest free slot, so that used slots stay together. One must be free.
   uint32_t take_slot();
@@ -39,10 +39,13 @@ class PassState {
 
  private:
   void write_history(const Sequence& sequence);
+  void set_drafts(const Sequence& sequence, uint32_t most);
+  void write_drafts(uint32_t r, bool is_known, const Sequence& sequence);
   void write_row(uint32_t r, const PlannedRow& planned, const Sequence& sequence);
   bool write_top(const LaunchShare& share);
 
   StateBlock& state_;
+  const DraftRule drafts_;
   std::vector<bool> free_slots_;
   std::vector<uint32_t> history_written_;  // for each slot
   std::vector<uint32_t> row_of_token_;     // for each slot, the row whose token is not known yet, if any

@@ -1,6 +1,7 @@
 // A launch that is written to the state block, as the loop tracks it while the backend runs it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -14,6 +15,7 @@ struct LaunchShare {
   Sequence* sequence = nullptr;            // must live until the launch has ended
   uint32_t rows = 0;                       // in the first pass, at consecutive positions
   std::optional<uint32_t> logit_row = {};  // index among the state's rows, if it gets a token
+  uint32_t drafts = 0;                     // rows after this one, for drafts
   // Rows that want the log-probability of a known token: consecutive rows of the state.
   uint32_t first_scored = 0;
   uint32_t scored = 0;
@@ -29,6 +31,11 @@ struct PlannedLaunch {
   uint32_t logit_rows = 0;   // number of these rows that want logits, which come first
   bool lists_top = false;    // some of them want the likeliest tokens
   std::vector<LaunchShare> shares = {};
+
+  // How far its sequences get is known only when it has ended.
+  bool has_drafts() const {
+    return std::ranges::any_of(shares, [](const LaunchShare& share) { return share.drafts > 0; });
+  }
 };
 
 }  // namespace serval

@@ -4,6 +4,7 @@
 #include <cassert>
 
 #include "vm/layout/kv_cache.h"
+#include "vm/state/slots.h"
 
 namespace serval {
 namespace {
@@ -28,14 +29,33 @@ class PassFiller {
       if (row.wants_logits() && logit_rows_ == limits_.max_logit_rows) return;
       logit_rows_ += row.wants_logits() ? 1 : 0;
       plan_.rows.push_back(row);
+      if (row.draws) add_drafts(std::min(plan_.drafts, s.drafts));
     }
   }
 
  private:
+  // Rows after the last one, which draws.
+  void add_drafts(uint32_t drafts) {
+    plan_.rows.back().drafts = drafts;
+    const PlannedRow draws = plan_.rows.back();
+    for (uint32_t i = 1; i <= drafts; ++i)
+      plan_.rows.push_back({.sequence = draws.sequence, .position = draws.position + i, .is_draft = true});
+    logit_rows_ += drafts;
+  }
+
   PassPlan& plan_;
   const PlannerLimits& limits_;
   uint32_t logit_rows_ = 0;
 };
+
+// Each sequence that may have drafts gets the same share of the rows that the others leave.
+uint32_t drafts_of_pass(const CoreView& view, const PlannerLimits& limits) {
+  const auto sequences = static_cast<uint32_t>(view.running.size());
+  const auto drafting = static_cast<uint32_t>(
+      std::ranges::count_if(view.running, [](const SequenceView& s) { return s.generates && s.drafts > 0; }));
+  if (drafting == 0 || limits.max_draft_rows <= sequences) return 0;
+  return std::min((limits.max_draft_rows - sequences) / drafting, kMaxDrafts);
+}
 
 void fill(PassPlan& plan, const CoreView& view, const PlannerLimits& limits) {
   PassFiller filler(plan, limits);
@@ -48,10 +68,10 @@ void fill(PassPlan& plan, const CoreView& view, const PlannerLimits& limits) {
 
 }  // namespace
 
-bool blocks_suffice(const CoreView& view, uint32_t passes) {
+bool blocks_suffice(const CoreView& view, uint32_t passes, uint32_t drafts) {
   uint64_t wanted = 0;
   for (const SequenceView& s : view.running) {
-    const uint32_t blocks = blocks_for_launch(s, passes);
+    const uint32_t blocks = blocks_for_launch(s, passes, drafts);
     wanted += blocks - std::min(blocks, s.blocks);
   }
   return wanted <= view.available_blocks;
@@ -62,8 +82,10 @@ bool may_join(size_t running, uint32_t available_blocks, const PlannerLimits& li
   return running == 0 || uint64_t{blocks} + running + 1 <= available_blocks;
 }
 
-uint32_t blocks_for_launch(const SequenceView& s, uint32_t passes) {
-  return blocks_for_tokens(s.generates ? std::min(s.length - 1 + passes, s.end) : s.length);
+uint32_t blocks_for_launch(const SequenceView& s, uint32_t passes, uint32_t drafts) {
+  if (!s.generates) return blocks_for_tokens(s.length);
+  const uint64_t positions = s.length - 1 + uint64_t{passes} * (1 + std::min(drafts, s.drafts));
+  return blocks_for_tokens(static_cast<uint32_t>(std::min<uint64_t>(positions, s.end)));
 }
 
 std::optional<SequenceView> after_launch(SequenceView s, uint32_t rows, uint32_t passes) {
@@ -84,11 +106,15 @@ PassPlan plan(const CoreView& view, const PlannerLimits& limits) {
   }
   plan.rows.reserve(limits.max_rows);
   plan.reads_prompts = std::ranges::any_of(view.running, reads);
-  fill(plan, view, limits);
   // A pass after a piece of a prompt needs another program (engine/compile/program_set.h).
-  if (plan.reads_prompts) return plan;
-  plan.passes = limits.max_passes;
-  while (plan.passes > 1 && !blocks_suffice(view, plan.passes)) plan.passes /= 2;
+  if (!plan.reads_prompts) {
+    plan.passes = limits.max_passes;
+    plan.drafts = drafts_of_pass(view, limits);
+    const auto suffice = [&] { return blocks_suffice(view, plan.passes, plan.drafts); };
+    while (plan.passes > 1 && !suffice()) plan.passes /= 2;
+    if (!suffice()) plan.drafts = 0;
+  }
+  fill(plan, view, limits);
   return plan;
 }
 

@@ -31,6 +31,7 @@ struct SequenceView {
   uint32_t prompt = 0;
   // Positions [score_begin, score_end) of these: their rows want the log-probability of the token after them.
   uint32_t score_begin = 0, score_end = 0;
+  uint32_t drafts = 0;  // limit of its drafts in a pass (vm/state/slots.h)
 };
 
 struct CoreView {
@@ -43,6 +44,7 @@ struct PlannerLimits {
   uint32_t max_logit_rows = kMostLogitRows;  // of these; at least max_sequences
   uint32_t max_sequences = 1;                // running together; at most max_rows
   uint32_t max_passes = 1;                   // in a launch
+  uint32_t max_draft_rows = 0;               // in a pass with drafts, at most max_rows; 0: no pass has drafts
 };
 
 // Returns whether a sequence that needs `blocks` of the available blocks for its known tokens may join
@@ -55,7 +57,9 @@ struct PlannedRow {
   uint32_t position = 0;
   bool draws = false;   // the sequence generates and this is its last known token
   bool scores = false;  // wants the log-probability of the token after this one, which is known
-  bool wants_logits() const { return draws || scores; }
+  uint32_t drafts = 0;  // number of the next rows that are for its drafts
+  bool is_draft = false;
+  bool wants_logits() const { return draws || scores || is_draft; }
 };
 
 struct PassPlan {
@@ -64,20 +68,24 @@ struct PassPlan {
   std::optional<uint32_t> give_back;
   // Rows of the first pass: one for every sequence that generates, then pieces of prompts in service order
   // until the pass is full, or the next row wants logits and no more rows may. If no row reads a prompt,
-  // further passes need nothing from the host.
+  // further passes need nothing from the host, and rows for drafts follow each sequence's row where there is
+  // room.
   std::vector<PlannedRow> rows;
   bool reads_prompts = false;  // some rows are positions of prompts
   uint32_t passes = 1;         // limit for this launch
+  uint32_t drafts = 0;         // limit of each sequence's drafts in a pass
 };
 
 // There must be at least one sequence. A single one never needs more blocks than it holds and are available.
 PassPlan plan(const CoreView& view, const PlannerLimits& limits);
 
-// Returns whether the held and available blocks are enough for a launch of `passes` passes.
-bool blocks_suffice(const CoreView& view, uint32_t passes);
+// Returns whether the held and available blocks are enough for a launch of `passes` passes, each with up to
+// `drafts` drafts of each sequence.
+bool blocks_suffice(const CoreView& view, uint32_t passes, uint32_t drafts = 0);
 
-// Blocks that the sequence needs for a launch of `passes` passes in which it is read completely.
-uint32_t blocks_for_launch(const SequenceView& sequence, uint32_t passes);
+// Blocks that the sequence needs for a launch of `passes` passes in which it is read completely, each with up
+// to `drafts` drafts.
+uint32_t blocks_for_launch(const SequenceView& sequence, uint32_t passes, uint32_t drafts = 0);
 
 // Tokens that a sequence can still get. It must generate and have read its prompt.
 constexpr uint32_t tokens_to_end(const SequenceView& sequence) {

@@ -237,6 +237,7 @@ PreparedRequest prepare_request(const Request& request, std::vector<int32_t> pro
   prepared.priority = request.priority;
   prepared.deadline_ms = request.deadline_ms;
   prepared.reuse_prefix = request.reuse_prefix;
+  prepared.speculative = request.speculative;
   prepared.skip_special_tokens = request.skip_special_tokens;
   add_stop_tokens(prepared, request, limits);
   return prepared;

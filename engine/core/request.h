@@ -59,6 +59,7 @@ struct PreparedRequest {
   int priority = 0;
   std::optional<double> deadline_ms;
   bool reuse_prefix = true;
+  bool speculative = true;
   bool skip_special_tokens = true;
 
   // Positions that the passes run; the last generated token is not run.

@@ -59,7 +59,13 @@ SequenceView Sequence::view() const {
           .generates = generates(),
           .prompt = joined_length_,
           .score_begin = next_score_,
-          .score_end = score_end_};
+          .score_end = score_end_,
+          .drafts = drafts_.next()};
+}
+
+void Sequence::allow_drafts(uint32_t most) {
+  const bool draws_alone = !is_constrained() && !lists_top() && !has_penalties(slot_state());
+  drafts_ = DraftControl(request_.speculative && generates() && draws_alone ? most : 0);
 }
 
 uint32_t Sequence::num_top(bool scores) const {

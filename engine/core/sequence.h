@@ -12,6 +12,7 @@
 
 #include "engine/core/bad_words.h"
 #include "engine/core/channel.h"
+#include "engine/core/draft_control.h"
 #include "engine/core/kv_chain.h"
 #include "engine/core/planner.h"
 #include "engine/core/request.h"
@@ -74,6 +75,10 @@ class Sequence {
   // Its part in the launch in flight; it keeps its slot and blocks until that ends. Null: none.
   LaunchShare* share() const { return share_; }
   void set_share(LaunchShare* share) { share_ = share; }
+  // Drafts of its passes. It gets none, whatever is allowed, if the draw of a token depends on the tokens
+  // just before it (penalties, grammars, bad words), or if the likeliest tokens are listed.
+  void allow_drafts(uint32_t most);
+  DraftControl& drafts() { return drafts_; }
   KvChain& chain() { return *chain_; }
   // The content of its slot in the state block when it joins; later only the length of its history changes.
   SequenceSlot slot_state() const;
@@ -133,6 +138,7 @@ class Sequence {
   std::unique_ptr<KvChain> chain_;  // set while it runs
   uint32_t slot_ = 0;
   LaunchShare* share_ = nullptr;
+  DraftControl drafts_;
   uint32_t computed_ = 0;
   uint32_t joined_length_ = 0;  // tokens known when it joined
   // Positions whose rows still want the log-probability of the token after them: [next_score_, score_end_).

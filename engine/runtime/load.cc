@@ -8,6 +8,7 @@
 #include "engine/core/sampling_parameters.h"
 #include "engine/runtime/engine_impl.h"
 #include "engine/runtime/load_model.h"
+#include "engine/runtime/options.h"
 #include "engine/runtime/text_model.h"
 #include "engine/runtime/token_trace.h"
 #include "serval/engine.h"
@@ -65,7 +66,8 @@ PassLoopOptions loop_options(const EngineOptions& options, Backend& backend) {
   return {.max_sequences =
               std::min({static_cast<uint32_t>(options.max_sequences), limits.rows, limits.sequences}),
           .hash_seed = uint64_t{random()} << 32 | random(),
-          .fault_at_launch = static_cast<uint64_t>(options.fault_at_launch)};
+          .fault_at_launch = static_cast<uint64_t>(options.fault_at_launch),
+          .drafts = draft_rule(options.speculation)};
 }
 
 }  // namespace

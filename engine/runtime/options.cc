@@ -33,6 +33,13 @@ struct WeightFormatName {
   DType dtype;
 };
 constexpr const char* kStoredFormat = "auto";
+
+struct SpeculationName {
+  std::string_view name;
+  Speculation::Method method;
+};
+constexpr SpeculationName kSpeculationNames[] = {{"none", Speculation::Method::kNone},
+                                                 {"ngram", Speculation::Method::kNgram}};
 constexpr WeightFormatName kWeightFormats[] = {{"bf16", DType::kBF16}, {"fp8", DType::kE4M3}};
 
 template <NamedEnum E>
@@ -79,6 +86,14 @@ void check_weight_formats(const EngineOptions& options) {
                 fmt::format("{}: fp8 runs on 1 GPU; gpus: {}", field, options.gpus.size()));
 }
 
+void check_speculation(const Speculation& speculation) {
+  require_range("draft_max", speculation.draft_max, 1, static_cast<int>(kMaxDrafts));
+  require_range("draft_min", speculation.draft_min, 1, speculation.draft_max);
+  require_range("ngram_max", speculation.ngram_max, 1, static_cast<int>(kMaxNgram));
+  require_range("ngram_min", speculation.ngram_min, 1, speculation.ngram_max);
+  if (speculation.accept_rate >= 0) require_range("accept_rate", speculation.accept_rate, 0.0, 1.0);
+}
+
 }  // namespace
 
 std::vector<std::string> policy_names() {
@@ -100,6 +115,30 @@ AskedFormats asked_formats(const EngineOptions& options) {
     return std::ranges::find(kWeightFormats, name, &WeightFormatName::name)->dtype;
   };
   return {.layers = named("weights", options.weights), .lm_head = named("lm_head", options.lm_head)};
+}
+
+std::vector<std::string> speculation_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, method] : kSpeculationNames) names.emplace_back(name);
+  return names;
+}
+
+std::string speculation_name(Speculation::Method method) {
+  return std::string(std::ranges::find(kSpeculationNames, method, &SpeculationName::method)->name);
+}
+
+Speculation::Method speculation_named(const std::string& name) {
+  require_one_of("speculation", name, speculation_names());
+  return std::ranges::find(kSpeculationNames, name, &SpeculationName::name)->method;
+}
+
+DraftRule draft_rule(const Speculation& speculation) {
+  if (speculation.method == Speculation::Method::kNone) return {};
+  return {.most = static_cast<uint32_t>(speculation.draft_max),
+          .least = static_cast<uint32_t>(speculation.draft_min),
+          .ngram_min = static_cast<uint32_t>(speculation.ngram_min),
+          .ngram_max = static_cast<uint32_t>(speculation.ngram_max),
+          .accept_rate = static_cast<float>(speculation.accept_rate)};
 }
 
 std::vector<std::string> backend_names() {
@@ -133,6 +172,7 @@ void check_options(const EngineOptions& options) {
     throw Error(ErrorKind::kUsage,
                 fmt::format("checked: backend {}; only backend host checks", options.backend));
   check_weight_formats(options);
+  check_speculation(options.speculation);
   if (!options.program.empty()) check_program_options(options);
   if (!options.policy.empty()) require_one_of("policy", options.policy, policy_names());
   if (!options.chat_template.empty() && !ChatTemplate::exists(options.chat_template)) {

@@ -10,6 +10,7 @@
 #include "vm/machine.h"
 #include "vm/state/limits.h"
 #include "vm/state/output.h"
+#include "vm/state/slots.h"
 
 namespace serval {
 
@@ -36,6 +37,12 @@ struct AskedFormats {
 };
 AskedFormats asked_formats(const EngineOptions& options);
 std::vector<std::string> backend_names();
+// Methods of speculation, and the method with a name. Throws Error(kUsage).
+std::vector<std::string> speculation_names();
+std::string speculation_name(Speculation::Method method);
+Speculation::Method speculation_named(const std::string& name);
+// The rule of drafts that the checked options name; `most` is 0 without drafts.
+DraftRule draft_rule(const Speculation& speculation);
 
 // Checks everything that does not depend on the model. Throws Error(kUsage) with one line: the field, the
 // value, the limit.

@@ -239,7 +239,7 @@ void FakeBackend::advance(uint32_t pass, size_t r) {
     state_.top[r].token[i] = {sampled.token + static_cast<int32_t>(i), sampled.log_probability};
   const uint32_t position = row.position + 1;
   const FinishReason finish = finish_of(end_rule_of(slot), sampled, position);
-  output = {1, row.slot, sampled.token, sampled.log_probability, position, finish};
+  output = {1, 0, row.slot, sampled.token, sampled.log_probability, position, finish};
   if (row_has_target(row)) return;
   const uint32_t at = slot.history_length++;
   if (keeps_token(slot.extras, at, options_.context)) own_.history_of(row.slot)[at] = sampled.token;

@@ -302,6 +302,56 @@ TEST(Planner, PredictsASequencesStateAfterALaunch) {
   EXPECT_EQ(after_launch(prompt, 4, 1), std::nullopt);
 }
 
+SequenceView drafting(uint32_t computed, uint32_t length, uint32_t drafts) {
+  SequenceView view = sequence(computed, length);
+  view.drafts = drafts;
+  return view;
+}
+PlannerLimits with_drafts(uint32_t rows) {
+  PlannerLimits limits = kSixteen;
+  limits.max_draft_rows = rows;
+  return limits;
+}
+
+TEST(Planner, GivesEachSequenceRowsForDraftsAfterItsOwn) {
+  const std::vector<SequenceView> running = {drafting(7, 8, 3), sequence(20, 21), drafting(9, 10, 15)};
+  const PassPlan plan = serval::plan({running, kManyBlocks}, with_drafts(16));
+  EXPECT_EQ(plan.drafts, 6u) << "13 rows are left for two";
+  ASSERT_EQ(plan.rows.size(), 3u + 3 + 6);
+  EXPECT_EQ(plan.rows[0].drafts, 3u);
+  for (uint32_t i = 1; i <= 3; ++i) {
+    EXPECT_TRUE(plan.rows[i].is_draft && plan.rows[i].wants_logits());
+    EXPECT_EQ(plan.rows[i].sequence, 0u);
+    EXPECT_EQ(plan.rows[i].position, 7 + i);
+  }
+  EXPECT_EQ(plan.rows[4].drafts, 0u);
+  EXPECT_EQ(plan.rows[5].drafts, 6u);
+}
+
+// Nor may drafts make a pass so large that it is computed in another arithmetic class.
+TEST(Planner, GivesNoRowsForDraftsBesidePromptsOrWithoutRoom) {
+  const auto drafts = [](const std::vector<SequenceView>& running, uint32_t rows) {
+    return serval::plan({running, kManyBlocks}, with_drafts(rows)).drafts;
+  };
+  EXPECT_EQ(drafts({drafting(7, 8, 3)}, 16), 3u + 12) << "its own limit comes later";
+  EXPECT_EQ(drafts({drafting(7, 8, 3), drafting(0, 5, 3)}, 16), 0u);
+  EXPECT_EQ(drafts(std::vector<SequenceView>(9, drafting(7, 8, 3)), 16), 0u);
+  EXPECT_EQ(drafts(std::vector<SequenceView>(8, drafting(7, 8, 3)), 16), 1u);
+  EXPECT_EQ(drafts({drafting(7, 8, 3)}, 0), 0u);
+}
+
+TEST(Planner, HasBlocksForAllDrafts) {
+  EXPECT_EQ(blocks_for_launch(drafting(7, 8, 3), 64, 3), blocks_for_tokens(7 + 64 * 4));
+  EXPECT_EQ(blocks_for_launch(drafting(7, 8, 1), 64, 3), blocks_for_tokens(7 + 64 * 2));
+  EXPECT_EQ(blocks_for_launch(drafting(7, 8, 15), 64, 15), blocks_for_tokens(400)) << "the sequence's end";
+  const std::vector<SequenceView> running = {drafting(62, 63, 3)};
+  const PassPlan fewer = serval::plan({running, 1}, with_drafts(16));
+  EXPECT_EQ(fewer.passes, 16u) << "62 + 16 × 4 tokens fit two blocks";
+  const PassPlan none = serval::plan({running, 0}, with_drafts(16));
+  EXPECT_EQ(none.passes, 1u);
+  EXPECT_EQ(none.drafts, 0u) << "only two more tokens fit";
+}
+
 TEST(Planner, FinishesEveryWorkload) {
   for (uint32_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(seed);

@@ -116,6 +116,8 @@ struct Request {
   std::optional<double> deadline_ms = {};
   // false: the whole prompt is read, even if another request has left its beginning in the KV cache.
   bool reuse_prefix = true;
+  // false: no drafts (EngineOptions::speculation). They never show in the answer.
+  bool speculative = true;
   // KV blocks are shared only among requests with the same salt. Otherwise a client could find out, from the
   // time to the first token, which prompts other clients have sent. Up to 256 bytes; empty: shared among all
   // requests without a salt.
@@ -242,6 +244,15 @@ class RequestHandle {
   std::unique_ptr<Impl> impl_;
 };
 
+// Drafts of tokens (EngineOptions::speculation).
+struct DraftStats {
+  static constexpr size_t kPlaces = 15;
+  uint64_t passes = 0;                 // of one sequence each, with drafts
+  uint64_t drafted = 0;                // tokens
+  uint64_t accepted = 0;               // of these, tokens that the answer has
+  uint64_t accepted_at[kPlaces] = {};  // of the accepted ones, by their place after the sequence's last token
+};
+
 // State of an engine, and counters over its lifetime.
 struct EngineStats {
   uint32_t running = 0;         // sequences
@@ -254,6 +265,7 @@ struct EngineStats {
   uint64_t prompt_tokens = 0;   // of sequences that joined; counted again after a preemption
   uint64_t cached_tokens = 0;   // number of these found in the KV cache
   uint64_t generated_tokens = 0;
+  DraftStats drafts;
   uint64_t passes = 0;
   uint64_t launches = 0;
   uint64_t rows = 0;     // in all passes
@@ -267,6 +279,26 @@ struct EngineStats {
 
 // stage is "tensors", "weights", …; done and total in bytes. Called from the loading thread.
 using ProgressCallback = std::function<void(const char* stage, uint64_t done, uint64_t total)>;
+
+// Speculative decoding: a pass evaluates tokens that are expected to come next, the drafts, together with a
+// sequence's last token. A draft is accepted if the model draws this very token in its place, so answers,
+// token ids and log-probabilities are those without drafts, at any temperature. Requests with penalties, a
+// format, tools, bad words or top_logprobs get none, nor do passes of more than 16 tokens on a GPU, passes
+// that read a prompt, engines with batch_invariant on a GPU, and backend torch (docs/speculation.md).
+struct Speculation {
+  enum class Method {
+    kNone,   // no drafts
+    kNgram,  // drafts continue the latest earlier occurrence of the last tokens in prompt and answer
+  };
+  Method method = Method::kNone;
+  int draft_max = 7;  // drafts in a pass, 1 to 15
+  int draft_min = 1;  // fewer are not used, 1 to draft_max
+  int ngram_min = 2;  // tokens that must occur earlier, 1 to ngram_max
+  int ngram_max = 4;  // occurrences of up to so many are told apart, up to 16
+  // To measure speed with weights that make no text: each draft is accepted with this probability, 0 to 1,
+  // whatever it is, and needs no earlier occurrence. Answers are then meaningless. Below 0: off.
+  double accept_rate = -1;
+};
 
 struct EngineOptions {
   // A Hugging Face directory, a GGUF file, ORG/NAME in Hugging Face's cache, or a preset's name
@@ -307,6 +339,7 @@ struct EngineOptions {
   // Indices of the GPUs that share the model (its ranks): 1, 2, 4 or 8; empty: the first one. Backend host
   // runs the ranks as groups of its threads. docs/several_gpus.md says which models can be shared, and how.
   std::vector<int> gpus = {};
+  Speculation speculation = {};
   // round-robin | zig-zag | wave | list, or best: the GPU simulator's choice; empty: the cost model's choice
   std::string policy = {};
   bool global_queue = false;  // one queue for all SMs instead of one each

@@ -1,0 +1,157 @@
+// Requests with drafts get the bits that they get without.
+#include <string>
+#include <utility>
+
+#include "engine/runtime/options.h"
+#include "tests/engine/random_requests.h"
+#include "tests/sample.h"
+#include "vm/layout/kv_cache.h"
+
+namespace serval::testing {
+namespace {
+
+constexpr int kContext = 832;
+constexpr int kLongestPrompt = 600;
+
+class DraftedRequests : public RandomRequests {
+ protected:
+  DraftedRequests() : RandomRequests(kContext, kLongestPrompt) {}
+
+  static EngineOptions options_of(int threads, int sms, int batch_tokens) {
+    EngineOptions options;
+    options.backend = "host";
+    options.context = kContext;
+    options.threads = threads;
+    options.sms = sms;
+    options.max_batch_tokens = batch_tokens;
+    return options;
+  }
+  static EngineOptions drafting(EngineOptions options, int draft_max, int ngram_min) {
+    options.speculation = {.method = Speculation::Method::kNgram,
+                           .draft_max = draft_max,
+                           .draft_min = 1,
+                           .ngram_min = ngram_min,
+                           .ngram_max = 4};
+    return options;
+  }
+  static LoadEngine engine(EngineOptions options) {
+    return [=](const Size& size) mutable {
+      constexpr uint64_t kKvBytesPerToken = 3584;
+      options.kv_cache_memory = size.kv_blocks * kKvBlockTokens * kKvBytesPerToken;
+      options.max_sequences = size.sequences;
+      return Engine::load(options);
+    };
+  }
+  // Most requests may have drafts, and many repeat themselves, so that drafts are right at times.
+  static void allow_drafts(Request& request) {
+    const size_t kind = request.prompt_ids.size() % 5;
+    if (kind == 0) return;
+    request.sampling.repetition_penalty = 1;
+    request.sampling.presence_penalty = request.sampling.frequency_penalty = 0;
+    request.top_logprobs = 0;
+    if (kind == 1) return;
+    request.sampling.temperature /= 4;
+    request.max_tokens = std::max(request.max_tokens, 40);
+    request.min_tokens = std::min(request.min_tokens, request.max_tokens);
+    request.prompt_ids.resize(std::min<size_t>(request.prompt_ids.size(), 200));
+    request.prompt_logprobs.reset();
+    const std::vector<int32_t> once = request.prompt_ids;
+    for (int i = 0; i < 2; ++i) request.prompt_ids.insert(request.prompt_ids.end(), once.begin(), once.end());
+    request.speculative = kind != 2;
+  }
+  void expect_drafts() {
+    const DraftStats& drafts = stats().drafts;
+    EXPECT_GT(drafts.passes, 0U);
+    EXPECT_GT(drafts.accepted, 0U) << "of " << drafts.drafted;
+    EXPECT_LT(drafts.accepted, drafts.drafted);
+    uint64_t by_place = 0;
+    for (const uint64_t accepted : drafts.accepted_at) by_place += accepted;
+    EXPECT_EQ(by_place, drafts.accepted);
+  }
+};
+
+TEST_F(DraftedRequests, GetTheBitsThatTheyGetWithoutDrafts) {
+  prepare(sampled(300), engine(options_of(2, 2, 64)), allow_drafts);
+  run(engine(drafting(options_of(2, 7, 64), 7, 1)));
+  expect_drafts();
+  EXPECT_GT(stats().preemptions, 0U) << "of " << stats().kv_blocks << " blocks";
+  EXPECT_GT(stats().cached_tokens, 0U);
+  EXPECT_GT(ends(Finish::kCancelled), 0U);
+  EXPECT_GT(ends(Finish::kStop), 0U);
+}
+
+TEST_F(DraftedRequests, GetTheirBitsWithAnySizeOfDrafts) {
+  prepare(sampled(40), engine(options_of(2, 2, 64)), allow_drafts);
+  for (const auto& [draft_max, ngram_min] : {std::pair{1, 1}, {3, 2}, {15, 1}, {15, 4}}) {
+    SCOPED_TRACE(std::to_string(draft_max) + " drafts after " + std::to_string(ngram_min) + " tokens");
+    run(engine(drafting(options_of(2, 3, 48), draft_max, ngram_min)));
+    EXPECT_GT(stats().drafts.drafted, 0U);
+  }
+}
+
+TEST_F(DraftedRequests, GetTheirBitsInAnyInterleavingOfInstructions) {
+  prepare(10, engine(options_of(2, 2, 64)), allow_drafts);
+  EngineOptions options = drafting(options_of(1, 5, 48), 4, 1);
+  options.interleaving = 3;
+  run(engine(options));
+}
+
+TEST_F(DraftedRequests, GetTheirBitsOnTwoRanks) {
+  EngineOptions options = options_of(2, 2, 64);
+  options.gpus = {0, 1};
+  prepare(20, engine(options), allow_drafts);
+  options.sms = 5;
+  run(engine(drafting(options, 7, 1)));
+  EXPECT_GT(stats().drafts.drafted, 0U);
+}
+
+TEST_F(DraftedRequests, PassTheChecksOfWhatEachPassTouches) {
+  EngineOptions options = drafting(options_of(2, 5, 32), 4, 1);
+  options.checked = true;
+  Engine engine = Engine::load(options);
+  const Response answer = engine.generate({.prompt = "a b c d a b c d a b c",
+                                           .sampling = {.temperature = 0},
+                                           .max_tokens = 24,
+                                           .ignore_eos = true});
+  EXPECT_EQ(answer.finish, Finish::kLength) << answer.error;
+  EXPECT_GT(engine.stats().drafts.drafted, 0U);
+}
+
+// A text that repeats itself takes fewer passes than it has tokens.
+TEST(Drafts, SavePasses) {
+  EngineOptions options;
+  options.backend = "host";
+  options.speculation.method = Speculation::Method::kNgram;
+  Engine engine = Engine::load(options);
+  const Request request = {.prompt_ids = {300, 301, 302, 303, 300, 301, 302, 303, 300, 301, 302, 303},
+                           .sampling = {.temperature = 0},
+                           .max_tokens = 200,
+                           .ignore_eos = true};
+  const Response answer = engine.generate(request);
+  EXPECT_EQ(answer.tokens.size(), 200U);
+  EXPECT_LT(engine.stats().passes, 200U);
+  EXPECT_GT(engine.stats().drafts.accepted, 0U);
+}
+
+TEST(Drafts, AreRefusedWithSizesOutOfRange) {
+  const auto refusal = [](const Speculation& speculation) -> std::string {
+    EngineOptions options;
+    options.speculation = speculation;
+    try {
+      check_options(options);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal({.draft_max = 16}), "draft_max: 16; limit: 1 to 15");
+  EXPECT_EQ(refusal({.draft_max = 4, .draft_min = 5}), "draft_min: 5; limit: 1 to 4");
+  EXPECT_EQ(refusal({.ngram_max = 17}), "ngram_max: 17; limit: 1 to 16");
+  EXPECT_EQ(refusal({.ngram_min = 5}), "ngram_min: 5; limit: 1 to 4");
+  EXPECT_EQ(refusal({.accept_rate = 1.5}), "accept_rate: 1.5; limit: 0 to 1");
+  EXPECT_EQ(refusal({.draft_max = 15, .draft_min = 15, .ngram_min = 16, .ngram_max = 16}), "");
+}
+
+}  // namespace
+}  // namespace serval::testing
