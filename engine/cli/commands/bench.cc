@@ -11,7 +11,9 @@
 #include "engine/cli/input/signals.h"
 #include "engine/cli/measure/depth_bench.h"
 #include "engine/cli/measure/serving_bench.h"
+#include "engine/cli/output/draft_line.h"
 #include "engine/cli/output/json_text.h"
+#include "engine/cli/output/log.h"
 #include "engine/cli/output/output.h"
 #include "engine/cli/output/speed.h"
 #include "engine/runtime/options.h"
@@ -92,6 +94,13 @@ void Flags::declare(FlagSet& set) {
   declare_engine(set, engine);
   declare_max_sequences(set, engine);
   declare_capacity(set, engine);
+  declare_speculation(set, engine);
+  set.value("--spec-accept-rate", "R",
+            "with --spec: each draft is accepted with probability R, whatever it is: to time passes where "
+            "the model's own text cannot be drafted, as with random weights",
+            [this](const FlagValue& v) {
+              engine.speculation.accept_rate = static_cast<double>(parse_real(v, 0, 1));
+            });
   output.declare(set, "the same as -o json");
   set.value("-o,--output-format", "FORMAT", "md, json or csv. Default: md", [this](const FlagValue& v) {
     format = parse_choice(v, {"md", "json", "csv"});
@@ -135,6 +144,9 @@ void Flags::check(const FlagSet& set) const {
   };
   if (depths.empty()) need("--depth", {"--launch-passes", "--trace-tokens", "--compare"});
   if (depths.empty() && requests == 0) need("--depth or --requests", {"--record"});
+  if (engine.speculation.method == Speculation::Method::kNone) need("--spec", {"--spec-accept-rate"});
+  if (!depths.empty() && set.given("--spec"))
+    throw Error(ErrorKind::kUsage, "--spec and --depth: set either, not both" + set.see_help());
   if (requests == 0) need("--requests", {"--input", "--output", "--lengths", "--rate", "--max-sequences"});
   if (requests > 0 && !depths.empty())
     throw Error(ErrorKind::kUsage, "--requests and --depth: set either, not both" + set.see_help());
@@ -389,6 +401,7 @@ int bench(Flags flags) {
     if (pending_signal() != 0) break;
   }
   report.end();
+  if (const DraftStats drafts = engine.stats().drafts; drafts.passes > 0) log_info(draft_line(drafts));
   const int signal = pending_signal();
   return signal == 0 ? 0 : kSignalExitBase + signal;
 }

@@ -48,6 +48,7 @@ struct Flags {
     sampling.declare(set);
     declare_engine(set, engine);
     declare_capacity(set, engine);
+    declare_speculation(set, engine);
     output.declare(set, "print each answer as one line of JSON");
     set.examples(kExamples);
   }

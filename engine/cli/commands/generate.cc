@@ -12,6 +12,7 @@
 #include "engine/cli/flags/parse_value.h"
 #include "engine/cli/input/prompts.h"
 #include "engine/cli/input/signals.h"
+#include "engine/cli/output/draft_line.h"
 #include "engine/cli/output/json_text.h"
 #include "engine/cli/output/log.h"
 #include "engine/cli/output/ordered_printer.h"
@@ -53,6 +54,7 @@ struct Flags {
     declare_engine(set, engine);
     declare_max_sequences(set, engine);
     declare_capacity(set, engine);
+    declare_speculation(set, engine);
     output.declare(set,
                    "print one JSON object instead of text; of -f one line an answer, as each is complete");
     set.value("--top-logprobs", "N",
@@ -268,6 +270,7 @@ class Output {
       printer_.finish();
       responses.size() == 1 ? log_single(responses[0], seed_)
                             : log_batch(answers_, responses, seed_, wall_ms);
+      if (engine.stats().drafts.passes > 0) log_info(draft_line(engine.stats().drafts));
     } else if (!lines_) {
       nlohmann::ordered_json out = results_json(engine, seed_, wall_ms);
       for (size_t i = 0; i < responses.size(); ++i)

@@ -53,6 +53,7 @@ struct Flags {
     declare_engine(set, engine);
     declare_max_sequences(set, engine);
     declare_capacity(set, engine);
+    declare_speculation(set, engine);
     set.group("Server");
     set.toggle("--restart-on-fault", "begin again after a fault of the engine instead of ending with code 4",
                restart_on_fault);

@@ -190,6 +190,27 @@ void declare_max_sequences(FlagSet& flags, EngineOptions& options) {
               });
 }
 
+void declare_speculation(FlagSet& flags, EngineOptions& options) {
+  Speculation& s = options.speculation;
+  flags.group("Speculation");
+  flags.value(
+      "--spec", "METHOD",
+      fmt::format("drafts of tokens that a pass evaluates together: {}. They do not change the answers. "
+                  "Default: none",
+                  fmt::join(speculation_names(), ", ")),
+      [&s](const FlagValue& v) { s.method = speculation_named(parse_choice(v, speculation_names())); });
+  const auto number = [&flags](const char* name, const char* help, int& value, uint32_t most) {
+    flags.value(name, "N", fmt::format("{}, 1 to {}. Default: {}", help, most, value),
+                [&value, most](const FlagValue& v) { value = static_cast<int>(parse_integer(v, 1, most)); });
+  };
+  number("--draft-max", "drafts of a sequence in a pass at most", s.draft_max, kMaxDrafts);
+  number("--draft-min", "fewer drafts are not used", s.draft_min, kMaxDrafts);
+  number("--spec-ngram-min", "tokens that must have occurred before, for drafts to continue them",
+         s.ngram_min, kMaxNgram);
+  number("--spec-ngram-max", "of earlier occurrences, the longest of up to so many tokens is continued",
+         s.ngram_max, kMaxNgram);
+}
+
 void declare_engine(FlagSet& flags, EngineOptions& options) {
   declare_model(flags, options);
   declare_context(flags, options);

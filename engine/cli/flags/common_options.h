@@ -50,7 +50,10 @@ void declare_kv_cache_memory(FlagSet& flags, EngineOptions& options);
 void declare_capacity(FlagSet& flags, EngineOptions& options);
 // --max-sequences.
 void declare_max_sequences(FlagSet& flags, EngineOptions& options);
-// All of these except the capacity, and the rest that loading a model needs: --chat-template, --backend,
+// --spec and the size of drafts.
+void declare_speculation(FlagSet& flags, EngineOptions& options);
+// All of these except the capacity and the speculation, and the rest that loading a model needs:
+// --chat-template, --backend,
 // --interleaving.
 void declare_engine(FlagSet& flags, EngineOptions& options);
 

@@ -31,6 +31,10 @@ constexpr Names kNames[] = {
     {"global_queue", "", "--queue", "SERVAL_QUEUE"},
     {"backend", "", "--backend", "SERVAL_BACKEND"},
     {"chat_template", "", "--chat-template", "SERVAL_CHAT_TEMPLATE"},
+    {"draft_max", "", "--draft-max", "SERVAL_DRAFT_MAX"},
+    {"draft_min", "", "--draft-min", "SERVAL_DRAFT_MIN"},
+    {"ngram_min", "", "--spec-ngram-min", "SERVAL_SPEC_NGRAM_MIN"},
+    {"ngram_max", "", "--spec-ngram-max", "SERVAL_SPEC_NGRAM_MAX"},
     {"trace_tokens", "", "--trace-tokens", "SERVAL_TRACE_TOKENS"},
 };
 

@@ -11,6 +11,7 @@
 #include "engine/cli/flags/common_options.h"
 #include "engine/cli/input/signals.h"
 #include "engine/cli/measure/bench_result.h"
+#include "engine/cli/output/draft_line.h"
 #include "engine/cli/output/json_text.h"
 #include "engine/cli/output/output.h"
 #include "vm/base/statistics.h"
@@ -175,6 +176,11 @@ ordered_json figures_of(const Engine& engine, const ServingBench& bench, const R
   out["launches"] = stats.launches;
   out["mean_gap_us"] = mean_gap_us(stats);
   out["preemptions"] = stats.preemptions;
+  if (stats.drafts.passes > 0) {
+    out["draft_tokens"] = stats.drafts.drafted;
+    out["accepted_tokens"] = stats.drafts.accepted;
+    out["acceptance_length"] = acceptance_length(stats.drafts);
+  }
   out["prefix_cache_queries"] = stats.prompt_tokens;
   out["prefix_cache_hits"] = stats.cached_tokens;
   add_build(out);

@@ -81,6 +81,19 @@ std::vector<std::vector<Response>> run(const ProcessEngine& engine, const std::v
   return answers->take();
 }
 
+void add_speculation(nb::module_& m) {
+  nb::class_<Speculation>(m, "Speculation")
+      .def(nb::init<>())
+      .def_prop_rw(
+          "method", [](const Speculation& s) { return speculation_name(s.method); },
+          [](Speculation& s, const std::string& name) { s.method = speculation_named(name); })
+      .def_rw("draft_max", &Speculation::draft_max)
+      .def_rw("draft_min", &Speculation::draft_min)
+      .def_rw("ngram_min", &Speculation::ngram_min)
+      .def_rw("ngram_max", &Speculation::ngram_max)
+      .def_rw("accept_rate", &Speculation::accept_rate);
+}
+
 void add_options(nb::module_& m) {
   nb::class_<EngineOptions>(m, "EngineOptions")
       .def(nb::init<>())
@@ -99,6 +112,7 @@ void add_options(nb::module_& m) {
       .def_rw("threads", &EngineOptions::threads)
       .def_rw("sms", &EngineOptions::sms)
       .def_rw("gpus", &EngineOptions::gpus)
+      .def_rw("speculation", &EngineOptions::speculation)
       .def_rw("policy", &EngineOptions::policy)
       .def_rw("global_queue", &EngineOptions::global_queue)
       .def_rw("chat_template", &EngineOptions::chat_template)
@@ -138,6 +152,13 @@ void add_info(nb::module_& m) {
       .def_ro("bos_token", &ModelInfo::bos_token)
       .def_ro("eos_token", &ModelInfo::eos_token)
       .def_ro("model_sampling", &ModelInfo::model_sampling);
+  nb::class_<DraftStats>(m, "DraftStats")
+      .def_ro("passes", &DraftStats::passes)
+      .def_ro("drafted", &DraftStats::drafted)
+      .def_ro("accepted", &DraftStats::accepted)
+      .def_prop_ro("accepted_at", [](const DraftStats& d) {
+        return std::vector<uint64_t>(std::begin(d.accepted_at), std::end(d.accepted_at));
+      });
   nb::class_<EngineStats>(m, "EngineStats")
       .def_ro("running", &EngineStats::running)
       .def_ro("waiting", &EngineStats::waiting)
@@ -149,6 +170,7 @@ void add_info(nb::module_& m) {
       .def_ro("prompt_tokens", &EngineStats::prompt_tokens)
       .def_ro("cached_tokens", &EngineStats::cached_tokens)
       .def_ro("generated_tokens", &EngineStats::generated_tokens)
+      .def_ro("drafts", &EngineStats::drafts)
       .def_ro("passes", &EngineStats::passes)
       .def_ro("launches", &EngineStats::launches)
       .def_ro("rows", &EngineStats::rows)
@@ -160,6 +182,7 @@ void add_info(nb::module_& m) {
 
 void add_engine(nb::module_& m) {
   using NoLock = nb::call_guard<nb::gil_scoped_release>;
+  add_speculation(m);
   add_options(m);
   add_info(m);
   nb::class_<ProcessEngine>(m, "Engine", nb::is_weak_referenceable())

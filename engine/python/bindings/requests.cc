@@ -63,7 +63,8 @@ void add_request(nb::module_& m) {
       .def_rw("n", &Request::n)
       .def_rw("priority", &Request::priority)
       .def_rw("deadline_ms", &Request::deadline_ms)
-      .def_rw("reuse_prefix", &Request::reuse_prefix);
+      .def_rw("reuse_prefix", &Request::reuse_prefix)
+      .def_rw("speculative", &Request::speculative);
 }
 
 void add_response(nb::module_& m) {

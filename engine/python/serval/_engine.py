@@ -40,6 +40,8 @@ def options_of(model: str, options: Mapping[str, Any]) -> _serval.EngineOptions:
     out = _serval.EngineOptions()
     for given, value in {"model": model, **options}.items():
         name = ALIASES.get(given, given)
+        if name == "speculative_config":
+            name, value = "speculation", speculation_of(value)
         if name == "tensor_parallel_size":
             name, value = "gpus", list(range(value)) if value > 1 else []
         if not hasattr(out, name):
@@ -50,6 +52,29 @@ def options_of(model: str, options: Mapping[str, Any]) -> _serval.EngineOptions:
             raise Error(f"{given}: {value!r} is not a value of its type or range", USAGE) from error
     if not out.model and out.random_weights is None:
         out.model = str(bundled_model())
+    return out
+
+
+# vLLM's names of what a speculative_config has.
+SPECULATION = {
+    "method": "method",
+    "num_speculative_tokens": "draft_max",
+    "prompt_lookup_min": "ngram_min",
+    "prompt_lookup_max": "ngram_max",
+}
+
+
+def speculation_of(config: Mapping[str, Any] | None) -> _serval.Speculation:
+    """Raises `Error` (usage) for an unknown name or a value of the wrong type."""
+    out = _serval.Speculation()
+    for given, value in (config or {}).items():
+        name = SPECULATION.get(given, given)
+        if not hasattr(out, name):
+            raise Error(f"speculative_config: {given}: no such option", USAGE)
+        try:
+            setattr(out, name, value)
+        except (TypeError, OverflowError) as error:
+            raise Error(f"speculative_config: {given}: {value!r} is not a value of its type or range", USAGE) from error
     return out
 
 

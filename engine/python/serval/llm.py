@@ -26,7 +26,8 @@ class LLM:
         options: by name, those of the C++ API's `EngineOptions` (docs/python.md lists them): `context`,
             `max_sequences`, `max_batch_tokens`, `kv_cache_memory`, `batch_invariant`, `backend`, `threads`, `gpus`,
             `random_weights`, `weights` and `lm_head` ("fp8": 8-bit weights), `trace_tokens`, …; or by vLLM's names `max_model_len`, `max_num_seqs`,
-            `max_num_batched_tokens`, `tensor_parallel_size`.
+            `max_num_batched_tokens`, `tensor_parallel_size`, `speculative_config`: {"method": "ngram",
+            "num_speculative_tokens": 7, "prompt_lookup_min": 2, "prompt_lookup_max": 4}.
 
     All calls are thread-safe; requests of several threads run together. Ctrl-C cancels a call's requests and raises
     KeyboardInterrupt. A process that is forked cannot use its parent's LLM and gets an `Error`.

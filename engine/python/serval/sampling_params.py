@@ -39,6 +39,7 @@ class SamplingParams:
         json_object: the text is a JSON object.
         deadline_ms: answers that are not complete after so many milliseconds end.
         priority: smaller values are served first.
+        speculative: False: no drafts (`speculative_config` of `LLM`). They never change the answer.
     """
 
     n: int = 1
@@ -64,6 +65,7 @@ class SamplingParams:
     json_object: bool = False
     deadline_ms: float | None = None
     priority: int = 0
+    speculative: bool = True
 
     def _request(self) -> _serval.Request:
         """The engine's request, without a prompt. Raises `Error` for values that its types do not hold."""
@@ -97,6 +99,7 @@ class SamplingParams:
             "stop": stop,
             "stop_token_ids": list(self.stop_token_ids or []),
             "ignore_eos": self.ignore_eos,
+            "speculative": self.speculative,
             "max_tokens": -1 if self.max_tokens is None else self.max_tokens,
             "min_tokens": self.min_tokens,
             "top_logprobs": self.logprobs or 0,

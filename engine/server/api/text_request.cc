@@ -246,6 +246,7 @@ TextRequest parse_text_request(const std::string& body, TextPath path, const Mod
   asked.cache_salt = read_cache_salt(fields);
   asked.skip_special_tokens = fields.boolean("skip_special_tokens").value_or(true);
   asked.ignore_eos = fields.boolean("ignore_eos").value_or(false);
+  asked.speculative = fields.boolean("speculative").value_or(true);
   if (const auto most = fields.integer("max_reasoning_tokens", 0, INT32_MAX))
     asked.max_reasoning_tokens = static_cast<int>(*most);
   check_unconstrained(request);

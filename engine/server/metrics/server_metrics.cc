@@ -1,5 +1,10 @@
 #include "engine/server/metrics/server_metrics.h"
 
+#include <map>
+#include <string>
+
+#include "fmt/format.h"
+
 #include "engine/server/metrics/process_stats.h"
 
 namespace serval::server {
@@ -19,6 +24,18 @@ double count(uint64_t value) {
   return static_cast<double>(value);
 }
 
+void write_drafts(MetricsText& text, const DraftStats& drafts) {
+  text.counter("serval:spec_decode_num_drafts_total", "Passes of one sequence with drafts.",
+               count(drafts.passes));
+  text.counter("serval:spec_decode_num_draft_tokens_total", "Drafted tokens.", count(drafts.drafted));
+  text.counter("serval:spec_decode_num_accepted_tokens_total", "Drafted tokens that were accepted.",
+               count(drafts.accepted));
+  std::map<std::string, uint64_t> by_place;
+  for (size_t i = 0; i < DraftStats::kPlaces; ++i) by_place[fmt::format("{}", i)] = drafts.accepted_at[i];
+  text.counters("serval:spec_decode_num_accepted_tokens_per_pos_total",
+                "Accepted tokens by their place after the sequence's last token.", "position", by_place);
+}
+
 void write_engine(MetricsText& text, const EngineStats& engine) {
   text.gauge("serval:kv_cache_usage_perc", "Share of the KV blocks that running sequences hold, 0 to 1.",
              share(engine.kv_blocks_held, engine.kv_blocks));
@@ -34,6 +51,7 @@ void write_engine(MetricsText& text, const EngineStats& engine) {
   text.counter("serval:passes_total", "Forward passes of the model.", count(engine.passes));
   text.counter("serval:pass_rows_total", "Rows of the passes: tokens of prompts and answers.",
                count(engine.rows));
+  write_drafts(text, engine.drafts);
   constexpr double kMilliseconds = 1e-3;
   text.counter("serval:pass_seconds_total", "Time of the passes.", engine.pass_ms * kMilliseconds);
   text.counter("serval:launches_total", "Launches of one or more passes.", count(engine.launches));
