@@ -94,11 +94,12 @@ TEST(TextRequest, ReadsVllmsParameters) {
     const std::string prompt =
         is_chat ? R"("messages": [{"role": "user", "content": "x"}])" : R"("prompt": "x")";
     const std::string body = "{" + prompt + R"(, "include_stop_str_in_output": true, "bad_words": ["a", "b"],
-      "cache_salt": "ann", "return_token_ids": true, "truncate_prompt_tokens": -1})";
+      "cache_salt": "ann", "return_token_ids": true, "truncate_prompt_tokens": -1, "speculative": false})";
     const TextRequest request = is_chat ? chat(body) : completion(body);
     EXPECT_TRUE(request.request.include_stop_in_text && request.return_token_ids);
     EXPECT_THAT(request.request.bad_words, ElementsAre("a", "b"));
     EXPECT_EQ(request.request.cache_salt, "ann");
+    EXPECT_FALSE(request.request.speculative);
     EXPECT_EQ(request.truncate_prompt_tokens, -1);
   }
   const TextRequest ranked = completion(R"({"prompt": "x", "n": 2, "best_of": 5})");
