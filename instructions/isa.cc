@@ -215,6 +215,11 @@ bool has_head_norms(const Program& program) {
            i.opcode == static_cast<uint16_t>(Opcode::kQkNormRope);
   });
 }
+bool has_pooling(const Program& program) {
+  return std::ranges::any_of(program.instructions, [](const Instruction& i) {
+    return i.opcode == static_cast<uint16_t>(Opcode::kPool);
+  });
+}
 bool has_wide_tiles(const Program& program) {
   return program.order == Order::kTile && std::ranges::any_of(program.instructions, [](const Instruction& i) {
            return i.opcode == static_cast<uint16_t>(Opcode::kGateUpSilu) &&

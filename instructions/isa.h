@@ -99,6 +99,8 @@ void for_own_tensors(std::span<const Tensor> tensors, const Instruction& instruc
 uint32_t device_of(std::span<const Tensor> tensors, const Instruction& instruction);
 // True if the program has instructions for models with norms of the heads of Q and K.
 bool has_head_norms(const Program& program);
+// True if the program pools hidden states.
+bool has_pooling(const Program& program);
 // True if the program multiplies gate and up in wide tiles
 // (instructions/product/orders/sm90/tile_stream.cuh).
 bool has_wide_tiles(const Program& program);

@@ -18,6 +18,7 @@ constexpr KernelTraits kKernels[] = {
 #define SERVAL_TILE_KERNEL(Name, ...) kernel_traits::Name,
 #define SERVAL_E4M3_TILE_KERNEL(Name, ...) kernel_traits::Name,
 #define SERVAL_RANKS_KERNEL(Name, ...) kernel_traits::Name,
+#define SERVAL_POOLING_KERNEL(Name, ...) kernel_traits::Name,
 #include "instructions/sm90/kernels.def"
 #undef SERVAL_KERNEL
 #undef SERVAL_E4M3_KERNEL
@@ -25,6 +26,7 @@ constexpr KernelTraits kKernels[] = {
 #undef SERVAL_TILE_KERNEL
 #undef SERVAL_E4M3_TILE_KERNEL
 #undef SERVAL_RANKS_KERNEL
+#undef SERVAL_POOLING_KERNEL
 };
 static_assert(std::ranges::all_of(kKernels, [](const KernelTraits& k) {
   return !k.wide_tiles || k.rows <= kMostWideTileRows;
@@ -52,7 +54,7 @@ std::span<const KernelTraits> kernels() {
 const KernelTraits& widest_kernel(uint32_t ranks) {
   const KernelTraits* widest = nullptr;
   for (const KernelTraits& kernel : kKernels) {
-    if (kernel.of_ranks != (ranks > 1)) continue;
+    if (kernel.of_ranks != (ranks > 1) || kernel.pools) continue;
     if (widest == nullptr || kernel.rows >= widest->rows) widest = &kernel;
   }
   return *widest;
@@ -83,6 +85,7 @@ bool has_room_for_row(const KernelTraits& kernel, uint32_t cols) {
 
 bool runs(const KernelTraits& kernel, const Program& program) {
   if (kernel.of_ranks != (program.num_devices > 1)) return false;
+  if (has_pooling(program) != kernel.pools) return false;
   if ((program.order == Order::kTile) != (kernel.tile_rows > 0)) return false;
   if ((program.order == Order::kVectorInTileOrder) != kernel.tile_order) return false;
   if (has_e4m3(program) != kernel.e4m3) return false;

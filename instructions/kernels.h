@@ -24,6 +24,7 @@ struct KernelTraits {
   bool single_rows;
   bool tile_order;  // for programs of one row in tile order
   bool e4m3;        // for programs with weights in e4m3 instead of those without
+  bool pools;       // for programs that pool hidden states instead of those that generate
 };
 
 // Limit of pages in flight before a record's inputs are ready, in kernels of vectors for several devices: a
@@ -33,13 +34,19 @@ inline constexpr uint32_t kPagesBeforeInputsOfRanks = 2;
 // True if the kernel includes the code of instructions with this set.
 constexpr bool has_code(const KernelTraits& kernel, const KernelSet& set) {
   const bool of_order = kernel.tile_rows > 0 ? set.tiles : kernel.tile_order ? set.tile_order : set.vectors;
-  return of_order && (kernel.of_ranks ? set.ranks : set.one_device) && (kernel.head_norms || !set.head_norms);
+  return of_order && (kernel.of_ranks ? set.ranks : set.one_device) &&
+         (kernel.pools ? set.pools : set.generates) && (kernel.head_norms || !set.head_norms);
 }
 
 namespace kernel_traits {
 constexpr KernelTraits of_ranks(KernelTraits base, const char* name) {
   base.name = name;
   base.of_ranks = true;
+  return base;
+}
+constexpr KernelTraits that_pools(KernelTraits base, const char* name) {
+  base.name = name;
+  base.pools = true;
   return base;
 }
 constexpr KernelTraits of_e4m3(KernelTraits base, const char* name, uint32_t ring_pages) {
@@ -53,11 +60,11 @@ constexpr KernelTraits of_e4m3(KernelTraits base, const char* name, uint32_t rin
 #define SERVAL_KERNEL(Name, rows, head_dim, head_norms, ring_pages, scratch_kib, activation_rows) \
   inline constexpr KernelTraits Name = {                                                          \
       #Name, rows,  head_dim, head_norms != 0, ring_pages, scratch_kib, activation_rows,          \
-      0,     false, false,    false,           false,      false};
-#define SERVAL_TILE_ORDER_KERNEL(Name, head_dim, ring_pages, scratch_kib, activation_rows) \
-  inline constexpr KernelTraits Name = {                                                   \
-      #Name, 1,     head_dim, false, ring_pages, scratch_kib, activation_rows,             \
-      0,     false, false,    false, true,       false};
+      0,     false, false,    false,           false,      false,       false};
+#define SERVAL_TILE_ORDER_KERNEL(Name, head_dim, ring_pages, scratch_kib, activation_rows)               \
+  inline constexpr KernelTraits Name = {#Name,           1,    head_dim, false, ring_pages, scratch_kib, \
+                                        activation_rows, 0,    false,    false, false,      true,        \
+                                        false,           false};
 #define SERVAL_TILE_KERNEL(Name, rows, tile_rows, head_dim, single_rows, wide_tiles, ring_pages, \
                            scratch_kib)                                                          \
   inline constexpr KernelTraits Name = {#Name,                                                   \
@@ -72,10 +79,12 @@ constexpr KernelTraits of_e4m3(KernelTraits base, const char* name, uint32_t rin
                                         wide_tiles != 0,                                         \
                                         single_rows != 0,                                        \
                                         false,                                                   \
+                                        false,                                                   \
                                         false};
 #define SERVAL_E4M3_TILE_KERNEL(Name, Base) \
   inline constexpr KernelTraits Name = of_e4m3(Base, #Name, Base.ring_pages);
 #define SERVAL_RANKS_KERNEL(Name, Base) inline constexpr KernelTraits Name = of_ranks(Base, #Name);
+#define SERVAL_POOLING_KERNEL(Name, Base) inline constexpr KernelTraits Name = that_pools(Base, #Name);
 #include "instructions/sm90/kernels.def"
 #undef SERVAL_KERNEL
 #undef SERVAL_E4M3_KERNEL
@@ -83,11 +92,12 @@ constexpr KernelTraits of_e4m3(KernelTraits base, const char* name, uint32_t rin
 #undef SERVAL_TILE_KERNEL
 #undef SERVAL_E4M3_TILE_KERNEL
 #undef SERVAL_RANKS_KERNEL
+#undef SERVAL_POOLING_KERNEL
 }  // namespace kernel_traits
 
 // In the order of kernels.def.
 std::span<const KernelTraits> kernels();
-// The kernel that takes the most rows, for programs of `ranks` devices.
+// The kernel that takes the most rows, for programs of `ranks` devices that generate.
 const KernelTraits& widest_kernel(uint32_t ranks);
 // True if the kernel for tile programs of `rows` rows and heads of head_dim supports wide tiles of gate and
 // up.

@@ -112,6 +112,7 @@ void check_limits(const StateLimits& limits) {
   check("limits.vocab", limits.vocab);
   check("limits.max_context", limits.max_context);
   check("limits.kv_blocks", limits.kv_blocks);
+  check("limits.pooled_cols", limits.pooled_cols);
   if (limits.rows < 1 || limits.rows > kLargestRows)
     refuse(fmt::format("limits: {} rows; limit: 1 to {}", limits.rows, kLargestRows));
   if (limits.sequences < 1 || limits.sequences > kLargestSequences)

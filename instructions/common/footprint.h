@@ -107,6 +107,10 @@ class FootprintBuilder {
     add_rows<Member>(rows, Access::kWrite, col_begin, col_end);
   }
   template <auto Member>
+  void write_rows(RowRange range, RowSet rows, uint64_t col_begin, uint64_t col_end) {
+    add_rows<Member>(range, rows, Access::kWrite, col_begin, col_end);
+  }
+  template <auto Member>
   void read_write_rows(RowSet rows, uint64_t col_begin, uint64_t col_end) {
     add_rows<Member>(rows, Access::kReadWrite, col_begin, col_end);
   }

@@ -11,6 +11,8 @@ struct KernelSet {
   bool tiles = true;        // kernels of tile streams
   bool one_device = true;   // kernels for programs of one device
   bool ranks = true;        // kernels for programs of several devices
+  bool generates = true;    // kernels for programs that generate
+  bool pools = true;        // kernels for programs that pool hidden states
   bool head_norms = false;  // among these, only kernels for models with norms of the heads of Q and K
 };
 

@@ -18,14 +18,17 @@ struct SelectedRow {
   PassRow row;
 };
 
-template <class Op>
-void select_rows(const Op& op, const HostMemory& m, RowSet wanted, std::vector<SelectedRow>& out) {
-  const PassRow* table = m.data<const PassRow>(op.rows);
+inline void select_rows(const HostMemory& m, TensorId rows, RowRange range, RowSet wanted,
+                        std::vector<SelectedRow>& out) {
+  const PassRow* table = m.data<const PassRow>(rows);
   out.clear();
-  const RowRange range = row_range(op, m.shape());
   for (uint32_t r = range.begin; r < range.end; ++r) {
     if (contains(wanted, table[r])) out.push_back({r, table[r]});
   }
+}
+template <class Op>
+void select_rows(const Op& op, const HostMemory& m, RowSet wanted, std::vector<SelectedRow>& out) {
+  select_rows(m, op.rows, row_range(op, m.shape()), wanted, out);
 }
 
 // The KV block of each row's token.

@@ -8,6 +8,7 @@
 #include "instructions/common/check.h"
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
+#include "instructions/common/kernel_set.h"
 #include "instructions/common/residual.h"
 #include "instructions/common/unit_softmax.h"
 #include "instructions/product/product.h"
@@ -30,6 +31,8 @@ struct LmHead {
   uint32_t first_row = 0;
   uint32_t num_rows;
   uint32_t weights_unit = 0;
+
+  static constexpr KernelSet kKernels = {.pools = false};
 
   static constexpr std::array kPushed = {&LmHead::logits, &LmHead::unit_softmax};
 

@@ -9,6 +9,7 @@
 #include "instructions/common/check.h"
 #include "instructions/common/cost.h"
 #include "instructions/common/footprint.h"
+#include "instructions/common/kernel_set.h"
 #include "instructions/common/unit_softmax.h"
 #include "vm/state/adjustments.h"
 #include "vm/state/masks.h"
@@ -41,6 +42,8 @@ struct Sample {
   uint32_t first_row;
   uint32_t num_rows;
   uint32_t vocab;
+
+  static constexpr KernelSet kKernels = {.pools = false};
 
   static constexpr std::array kWindows = {&Sample::record, &Sample::first_row, &Sample::num_rows};
 

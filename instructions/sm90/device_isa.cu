@@ -92,6 +92,7 @@ const DeviceIsa& device_isa() {
 #define SERVAL_TILE_KERNEL(Name, ...) choice<device::Name>(),
 #define SERVAL_E4M3_TILE_KERNEL(Name, ...) choice<device::Name>(),
 #define SERVAL_RANKS_KERNEL(Name, ...) choice<device::Name>(),
+#define SERVAL_POOLING_KERNEL(Name, ...) choice<device::Name>(),
 #include "instructions/sm90/kernels.def"
 #undef SERVAL_KERNEL
 #undef SERVAL_E4M3_KERNEL
@@ -99,6 +100,7 @@ const DeviceIsa& device_isa() {
 #undef SERVAL_TILE_KERNEL
 #undef SERVAL_E4M3_TILE_KERNEL
 #undef SERVAL_RANKS_KERNEL
+#undef SERVAL_POOLING_KERNEL
   };
   static const DeviceIsa isa{choices, check_on_device, op_name, boxes_of};
   return isa;

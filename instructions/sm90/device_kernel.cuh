@@ -83,6 +83,11 @@ using KernelIsa = IsaList<StreamList<Stream>
     static constexpr KernelTraits kTraits = kernel_traits::Name;                         \
     using Isa = KernelIsa<typename Base::Stream, kernel_traits::Name>;                   \
   };
+#define SERVAL_POOLING_KERNEL(Name, Base)                              \
+  struct Name : Base {                                                 \
+    static constexpr KernelTraits kTraits = kernel_traits::Name;       \
+    using Isa = KernelIsa<typename Base::Stream, kernel_traits::Name>; \
+  };
 #include "instructions/sm90/kernels.def"
 #undef SERVAL_KERNEL
 #undef SERVAL_E4M3_KERNEL
@@ -90,6 +95,7 @@ using KernelIsa = IsaList<StreamList<Stream>
 #undef SERVAL_TILE_KERNEL
 #undef SERVAL_E4M3_TILE_KERNEL
 #undef SERVAL_RANKS_KERNEL
+#undef SERVAL_POOLING_KERNEL
 
 // Each is defined in its own file (device_kernel.cu.in).
 template <class Config, template <class> class Recorder>

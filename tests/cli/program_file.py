@@ -2,7 +2,7 @@
 
 import struct
 
-HEADER_BYTES = 57  # bytes before the machine's name
+HEADER_BYTES = 61  # bytes before the machine's name
 MACHINE_BYTES = 4 + 4 + 5 * 8
 RECORD_BYTES, WAIT_BYTES = 128, 12
 

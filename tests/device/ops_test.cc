@@ -318,7 +318,7 @@ const std::vector<Shape>& tiled_shapes() {
 constexpr Opcode kTiled[] = {Opcode::kEmbed,      Opcode::kQkvRope,    Opcode::kQkvProject,
                              Opcode::kQkNormRope, Opcode::kMatvecPart, Opcode::kAddParts,
                              Opcode::kGateUpSilu, Opcode::kLmHead,     Opcode::kMatvecResidual,
-                             Opcode::kSample,     Opcode::kAdvance};
+                             Opcode::kSample,     Opcode::kAdvance,    Opcode::kPool};
 
 std::string name_of_op(const ::testing::TestParamInfo<Opcode>& instance) {
   return op_name(static_cast<uint16_t>(instance.param));
@@ -351,6 +351,32 @@ TEST_P(TiledOps, HaveTheHostsResults) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Isa, TiledOps, ::testing::ValuesIn(kTiled), name_of_op);
+
+// Makes all rows that may want logits pieces of a few prompts, whose hidden states are added up.
+void pool_prompts(Scene& scene, Random& random) {
+  scene.new_pass(random);
+  const uint32_t slots = random.between(1, std::min(3U, scene.shape.sequences));
+  for (uint32_t r = 0; r < scene.shape.rows; ++r) {
+    PassRow& row = scene.rows()[r];
+    const bool is_pooled = r < scene.shape.logit_rows() && random.chance(0.9);
+    row = {1, is_pooled ? 1U : 0U, r % slots, 7, r / slots};
+    row.adds = is_pooled && (r >= slots || random.chance(0.5)) ? 1 : 0;
+  }
+}
+
+TEST(Pool, AddsUpTheRowsOfPromptsAsTheHostDoes) {
+  Random random(99);
+  for (const auto& all : {shapes(), tiled_shapes()}) {
+    for (const Shape& shape : all) {
+      SCOPED_TRACE(shape.text());
+      Scene scene(shape, random);
+      Tally tally(Opcode::kPool, shape.tile_rows > 0);
+      pool_prompts(scene, random);
+      ASSERT_NO_FATAL_FAILURE(compare_pass(scene, Opcode::kPool, random, tally));
+      tally.finish("pool");
+    }
+  }
+}
 
 // Single rows in tile order: partial panels, K splits of different lengths, more chains than warps.
 const std::vector<Shape>& shapes_in_tile_order() {

@@ -16,8 +16,8 @@ constexpr const char* kHead = R"(# Kernels
 Generated from `instructions/sm90/kernels.def` by `docs_test`; `make docs` writes this page again. `instructions/kernels.h` has the meaning of each
 field, and [architecture.md](architecture.md#kernels) says why there are several kernels. Each is compiled twice: without and with a recorder.
 
-| kernel | passes of up to | products | heads, channels | head norms | only generates | GPUs | ring, pages of 16 KiB | scratch, KiB |
-| --- | ---: | --- | --- | --- | --- | --- | ---: | ---: |
+| kernel | passes of up to | products | heads, channels | head norms | only generates | pools | GPUs | ring, pages of 16 KiB | scratch, KiB |
+| --- | ---: | --- | --- | --- | --- | --- | --- | ---: | ---: |
 )";
 
 std::string products_of(const KernelTraits& kernel) {
@@ -30,11 +30,12 @@ std::string products_of(const KernelTraits& kernel) {
 std::string kernels_page() {
   std::string page = kHead;
   for (const KernelTraits& kernel : kernels())
-    page += fmt::format("| `{}` | {} | {} | {} | {} | {} | {} | {} | {} |\n", kernel.name,
+    page += fmt::format("| `{}` | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n", kernel.name,
                         kernel.rows == 1 ? "1 row" : fmt::format("{} rows", kernel.rows), products_of(kernel),
                         kernel.head_dim == 0 ? "64 or 128" : fmt::format("{}", kernel.head_dim),
                         kernel.head_norms ? "yes" : "no", kernel.single_rows ? "yes" : "no",
-                        kernel.of_ranks ? "several" : "one", kernel.ring_pages, kernel.scratch_kib);
+                        kernel.pools ? "yes" : "no", kernel.of_ranks ? "several" : "one", kernel.ring_pages,
+                        kernel.scratch_kib);
   return page;
 }
 

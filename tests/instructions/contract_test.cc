@@ -537,8 +537,10 @@ TEST(CheckInstruction, RefusesNumbersOutOfRange) {
         if (name == "parts") bad.push_back(2);  // of a sum in a program of vectors
         if (name == "num_parts") bad.insert(bad.end(), {1, kMaxColumnParts + 1});
         if (name == "split") bad.push_back(s.shape.splits);
-        const uint32_t records =
-            i.opcode == static_cast<uint16_t>(Opcode::kSample) ? s.shape.logit_rows() : s.shape.records;
+        const uint32_t records = i.opcode == static_cast<uint16_t>(Opcode::kSample) ? s.shape.logit_rows()
+                                 : i.opcode == static_cast<uint16_t>(Opcode::kPool)
+                                     ? s.shape.hidden / kUnitRows
+                                     : s.shape.records;
         if (name == "record" || name == "records") bad.push_back(records + 1);
         if (name == "kv_head") bad.push_back(s.shape.kv_heads);
         const uint32_t all = name.ends_with("_row") || name.ends_with("_rows") ? s.shape.rows : stage.units;

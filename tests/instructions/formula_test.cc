@@ -926,6 +926,86 @@ TEST(LmHead, GivesLogitsToTheRowsThatWantThem) {
       });
 }
 
+TEST(Pool, GivesSlotsTheNormedHiddenStatesOfRowsThatWantThem) {
+  over_random_scenes(
+      Opcode::kPool, 40, kNarrow, [](const Scene& s, const Memory& before, Tally& tally, Cover& compared) {
+        const auto* old = reinterpret_cast<const float*>(before[s.t.pooled.index].data());
+        const uint16_t* norm = weight_row(s, s.t.norm, 0);
+        for (const uint32_t r : s.active_rows()) {
+          const PassRow& row = s.rows()[r];
+          if (row.wants_logits == 0) continue;
+          const Exact scale = normed_row(s, r).scale;
+          for (uint32_t c = 0; c < s.shape.hidden; ++c) {
+            const double x = s.bench.data<const float>(s.t.residual)[size_t{r} * s.shape.hidden + c];
+            const double weighted = x * bf16_to_float(norm[c]), value = weighted * scale.value;
+            const uint64_t at = s.bench.element(s.t.pooled, row.slot, c);
+            const double sum = value + (row.adds != 0 ? old[at] : 0);
+            const double error = std::abs(weighted) * scale.error + rounding_error(2, std::abs(value)) +
+                                 rounding_error(1, std::abs(sum));
+            compared[s.t.pooled.index][at] = 1;
+            tally.add(s.bench.data<const float>(s.t.pooled)[at], {sum, error});
+          }
+          for (size_t byte = 0; byte < sizeof(SampledToken); ++byte)
+            compared[s.t.sampled.index][r * sizeof(SampledToken) + byte] = 1;
+          EXPECT_EQ(s.bench.data<const SampledToken>(s.t.sampled)[r].token, row.token);
+          EXPECT_EQ(s.bench.data<const SampledToken>(s.t.sampled)[r].log_probability, 0);
+        }
+      });
+}
+
+// Runs the stage for the rows [begin, end) of the table only.
+void pool_rows(Scene& s, uint32_t begin, uint32_t end) {
+  const std::vector<std::byte> rows = s.bench.memory[s.t.rows.index];
+  for (uint32_t r = 0; r < s.shape.rows; ++r) {
+    if (r < begin || r >= end) s.rows()[r].active = 0;
+  }
+  s.bench.run(whole(s.stage(Opcode::kPool)));
+  s.bench.memory[s.t.rows.index] = rows;
+}
+
+// The bits of a sum do not depend on where a sequence is divided among passes.
+TEST(Pool, AddsTheRowsOfASequenceInTheirOrderWhereverItIsCut) {
+  ShapeLimits limits = kNarrow;
+  limits.rows = {16, 48, 256};
+  limits.tiles = true;
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    Random random(seed);
+    Scene s(random_shape(random, limits), random);
+    s.new_pass(random);
+    const uint32_t slots = random.between(1, 3), rows = s.shape.logit_rows();
+    for (uint32_t r = 0; r < rows; ++r) {
+      const uint32_t position = r / slots;
+      s.rows()[r] = {1, 1, r % slots, 5, position, kNoTarget, position > 0 ? 1U : 0U};
+    }
+    const std::vector<std::vector<std::byte>> before = s.bench.memory;
+    pool_rows(s, 0, rows);
+    const auto at_once = s.bench.memory[s.t.pooled.index];
+    s.bench.memory = before;
+    for (uint32_t begin = 0; begin < rows;) {
+      const uint32_t end = std::min(rows, begin + random.between(1, 2 * slots));
+      pool_rows(s, begin, end);
+      begin = end;
+    }
+    EXPECT_EQ(s.bench.memory[s.t.pooled.index], at_once) << s.shape.text();
+  }
+}
+
+TEST(Pool, NotesHiddenStatesThatAreNotFinite) {
+  Random random(7);
+  Scene s(random_shape(random, kNarrow), random);
+  s.new_pass(random, {3, 4, 5});
+  const std::vector<uint32_t> active = s.active_rows();
+  const uint32_t squares = s.shape.hidden / columns_of_squares(s.shape.square_cols());
+  float* of_rows = s.bench.data<float>(s.t.squares);
+  of_rows[active[0] * squares] = std::numeric_limits<float>::infinity();
+  of_rows[active[2] * squares] = std::numeric_limits<float>::quiet_NaN();
+  s.bench.run(whole(s.stage(Opcode::kPool)));
+  const auto* sampled = s.bench.data<const SampledToken>(s.t.sampled);
+  EXPECT_TRUE(std::isnan(sampled[active[0]].log_probability));
+  EXPECT_EQ(sampled[active[1]].log_probability, 0);
+  EXPECT_TRUE(std::isnan(sampled[active[2]].log_probability));
+}
+
 TEST(UnitSoftmax, SaysWhereLogitsMustBeReadAfterAll) {
   const float nan = std::numeric_limits<float>::quiet_NaN(),
               infinity = std::numeric_limits<float>::infinity();

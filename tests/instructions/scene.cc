@@ -181,7 +181,7 @@ Scene::Scene(const Shape& s, Random& random) : shape(s) {
   kv_blocks =
       s.sequences * blocks_for_tokens(s.max_context) / (s.sequences > kDefaultRows ? 2 : 1) + s.sequences;
   bench.program.machine.sms = s.records;
-  bench.program.limits = {s.vocab, s.max_context, kv_blocks, s.rows, s.sequences};
+  bench.program.limits = {s.vocab, s.max_context, kv_blocks, s.rows, s.sequences, s.hidden};
   bench.program.order = s.order();
   bench.program.heads = s.heads();
   const uint64_t q_rows = uint64_t{s.q_heads} * s.head_dim, kv_rows = uint64_t{s.kv_heads} * s.head_dim;
@@ -248,6 +248,7 @@ Scene::Scene(const Shape& s, Random& random) : shape(s) {
   t.peer_rows = state(state_tensor::kRows, s.rows, sizeof(PassRow));
   t.peer_control = state(state_tensor::kControl, 1, sizeof(PassControl));
   t.output = state(state_tensor::kOutput, launch_passes(s.rows), s.rows * sizeof(OutputToken));
+  t.pooled = bench.add(state_tensor::kPooled, DType::kF32, TensorKind::kState, s.sequences, s.hidden);
   t.host_stop = state(state_tensor::kHostStop, 1, sizeof(uint32_t));
   t.block_table = bench.add(state_tensor::kBlockTable, DType::kI32, TensorKind::kState, s.sequences,
                             blocks_for_tokens(s.max_context));
@@ -364,6 +365,7 @@ void Scene::place_rows(Random& random, const std::vector<PassRow>& active) {
     row.active = 1;
     if (index[i] >= shape.logit_rows()) row.wants_logits = 0;
     row.token = static_cast<int32_t>(random.below(shape.vocab));
+    row.adds = row.wants_logits != 0 && row.position % 2 != 0 ? 1 : 0;
   }
   fill_block_table(random);
   fill_slots(random);
@@ -473,6 +475,7 @@ void Scene::fill_activations(Random& random) {
   for (const TensorId id : t.projected_sums) fill_f32(random, 1, count(id), bench.data<float>(id));
   fill_f32(random, 6, count(t.logits), bench.data<float>(t.logits));
   fill_unit_softmax(bench, t.logits, t.unit_softmax);
+  fill_f32(random, 3, count(t.pooled), bench.data<float>(t.pooled));
   for (const auto& [splits, id] : partials_) {
     float* values = bench.data<float>(id);
     fill_f32(random, 8, count(id), values);
@@ -630,6 +633,24 @@ Stage Scene::planned_merge_stage() const {
           }};
 }
 
+Stage Scene::pool_stage() const {
+  const uint32_t records = std::min(shape.records + 1, shape.hidden / kUnitRows);
+  Pool op{.residual = t.residual,
+          .squares = t.squares,
+          .norm = t.norm,
+          .rows = t.rows,
+          .sampled = t.sampled,
+          .pooled = t.pooled,
+          .record = 0,
+          .records = records,
+          .hidden = shape.hidden,
+          .epsilon = shape.epsilon};
+  return {Opcode::kPool, records, 1, [op](uint32_t first, uint32_t) mutable {
+            op.record = first;
+            return make_instruction(op);
+          }};
+}
+
 ProjectPart Scene::project_part() const {
   const Shape& s = shape;
   return {t.weighted,      t.wq, t.wk,  t.wv, t.rows, projected_sums(), 0, 0, s.hidden, projected_part,
@@ -726,6 +747,7 @@ std::vector<Stage> Scene::stages() const {
   add(project_part(), heads * s.head_dim / kUnitRows, &ProjectPart::first_unit, &ProjectPart::num_units,
       kTile);
   add(rope_parts(), heads * s.head_dim / kUnitRows, &RopeParts::first_unit, &RopeParts::num_units, kTile);
+  out.push_back(pool_stage());
   return out;
 }
 

@@ -214,7 +214,7 @@ struct Scene {
     TensorId projected_sums[kMaxColumnParts];    // of project_part: by the number of splits less 1
     TensorId k_cache, v_cache;
     TensorId places;  // for planned attention
-    TensorId rows, slots, adjustments, masks, sampled, top, control, output, host_stop, block_table,
+    TensorId rows, slots, adjustments, masks, sampled, top, pooled, control, output, host_stop, block_table,
         items;       // state
     TensorId saved;  // scratch memory of sample
   } t;
@@ -226,6 +226,7 @@ struct Scene {
   Stage merge_stage(uint32_t splits) const;
   Stage planned_attention_stage() const;
   Stage planned_merge_stage() const;
+  Stage pool_stage() const;
   // Has no units; its tensor is the one for the sums of `projected_parts` splits.
   ProjectPart project_part() const;
   RopeParts rope_parts() const;

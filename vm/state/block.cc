@@ -45,6 +45,7 @@ StateLayout::StateLayout(const StateLimits& limits)
   output = place(output_tokens(limits.rows) * sizeof(OutputToken));
   top = place(serval::logit_rows(limits) * sizeof(TopTokens));
   masks = place(size_t{limits.sequences} * mask_pitch(limits.vocab) * sizeof(uint32_t));
+  pooled = place(size_t{limits.sequences} * limits.pooled_cols * sizeof(float));
   bytes = end;
 }
 
@@ -54,7 +55,8 @@ std::optional<size_t> StateLayout::offset_of(std::string_view tensor) const {
       {state_tensor::kControl, control},     {state_tensor::kSlots, slots},
       {state_tensor::kOutput, output},       {state_tensor::kBlockTable, block_table},
       {state_tensor::kAttention, attention}, {state_tensor::kAdjustments, adjustments},
-      {state_tensor::kMasks, masks},         {state_tensor::kTop, top}};
+      {state_tensor::kMasks, masks},         {state_tensor::kTop, top},
+      {state_tensor::kPooled, pooled}};
   const auto* found = std::ranges::find(parts, tensor, &std::pair<std::string_view, size_t>::first);
   return found == std::end(parts) ? std::nullopt : std::optional(found->second);
 }
@@ -87,7 +89,8 @@ StateBlock::StateBlock(const StateLimits& state_limits, std::unique_ptr<std::byt
                                        limits.sequences * adjustment_bytes(limits.max_context))),
       output{make_part<OutputToken>(memory_, layout.output, output_tokens(limits.rows)).data(), limits.rows},
       top(make_part<TopTokens>(memory_, layout.top, logit_rows(limits))),
-      masks(make_part<uint32_t>(memory_, layout.masks, size_t{limits.sequences} * mask_pitch(limits.vocab))) {
+      masks(make_part<uint32_t>(memory_, layout.masks, size_t{limits.sequences} * mask_pitch(limits.vocab))),
+      pooled(make_part<float>(memory_, layout.pooled, size_t{limits.sequences} * limits.pooled_cols)) {
   std::uninitialized_value_construct_n(attention.item(), attention_items(limits.rows));
 }
 

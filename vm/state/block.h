@@ -1,8 +1,8 @@
 // The state block: everything that changes from pass to pass. Programs are immutable and read it at run time.
 //
 // The host fills it before a launch, and masks also during one. Within a launch only `advance` writes rows,
-// slots, control and output, and only `sample` writes sampled. The GPU shares the parts, so all of them are
-// trivially copyable; their sizes follow from the program's limits (vm/state/limits.h).
+// slots, control and output, and only `sample` or `pool` writes sampled. The GPU shares the parts, so all of
+// them are trivially copyable; their sizes follow from the program's limits (vm/state/limits.h).
 //
 // Several programs of one model (row classes) share one state block, made for the one with most rows. They
 // share slots, block table and control. A program of fewer rows uses the first rows of `rows`, `sampled` and
@@ -48,6 +48,7 @@ struct StateLayout {
   size_t output;       // OutputToken [output_tokens(limits.rows)]
   size_t top;          // TopTokens [logit_rows(limits)]
   size_t masks;        // uint32 [limits.sequences][mask_pitch(limits.vocab)]
+  size_t pooled;       // float [limits.sequences][limits.pooled_cols]
   size_t bytes;        // in all
   uint32_t blocks_per_sequence;
 
@@ -91,6 +92,7 @@ class StateBlock {
       output;  // of the running program: limits.rows rows, until it is set to output_of() another program
   const std::span<TopTokens> top;   // [logit_rows(limits)]
   const std::span<uint32_t> masks;  // see mask_of()
+  const std::span<float> pooled;    // see pooled_of()
 
   // Output table of a program of up to limits.rows rows.
   OutputTable output_of(uint32_t program_rows) const { return {output.tokens, program_rows}; }
@@ -105,6 +107,11 @@ class StateBlock {
   }
   std::span<uint32_t> mask_of(uint32_t slot) const {
     return masks.subspan(size_t{slot} * mask_pitch(limits.vocab), mask_words(limits.vocab));
+  }
+  // The hidden state, or the sum of hidden states, of the slot's sequence (vm/state/rows.h); empty in
+  // programs that generate.
+  std::span<const float> pooled_of(uint32_t slot) const {
+    return pooled.subspan(size_t{slot} * limits.pooled_cols, limits.pooled_cols);
   }
   // Publishes mask_of() the slot for the token at `position`, or for any (kAnyPosition). May be called while
   // a launch runs; its `sample` may then read the mask until the token's pass has ended.

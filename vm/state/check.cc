@@ -93,6 +93,13 @@ void check_drafts(const Program& program, const StateBlock& state, uint32_t r) {
   for (uint32_t draft = r + 1; draft <= r + row.drafts; ++draft) check_draft(state, r, draft);
 }
 
+void check_adds(const StateLimits& limits, const PassRow& row, uint32_t r) {
+  limit(r, "adds", row.adds, 2);
+  if (row.adds == 0) return;
+  if (limits.pooled_cols == 0) refuse(fmt::format("row {}: adds its hidden state; the program generates", r));
+  if (row.wants_logits == 0) refuse(fmt::format("row {}: adds its hidden state and wants no logits", r));
+}
+
 // `checked`: number of the slot's first blocks that an earlier row has checked.
 void check_row(const Program& program, const StateBlock& state, uint32_t r, uint32_t& checked) {
   const StateLimits& limits = program.limits;
@@ -105,6 +112,7 @@ void check_row(const Program& program, const StateBlock& state, uint32_t r, uint
   check_extras(state, r);
   check_target(limits, state, r);
   check_drafts(program, state, r);
+  check_adds(limits, row, r);
   const std::span<const int32_t> blocks = state.blocks_of(row.slot);
   if (row.wants_logits != 0 && r >= logit_rows(limits))
     refuse(fmt::format("row {}: wants logits; only the first {} rows may", r, logit_rows(limits)));

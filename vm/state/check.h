@@ -12,6 +12,7 @@ namespace serval {
 // - only rows of the program are active, and only the first logit_rows() want logits;
 // - 1 <= passes_wanted <= launch_passes() of its rows;
 // - a row has a target only if it wants logits, in a launch of one pass, and the target is in the vocabulary;
+// - a row adds its hidden state only if it wants logits and the program pools;
 // - for every active row, slot, token and position are within the program's limits, the blocks up to the last
 //   position that it may reach in this launch exist, its slot's end_position <= max_context, the slot's
 //   extras are consistent (SlotExtra) and within their limits, and no other row has the same slot and

@@ -20,6 +20,7 @@ struct StateLimits {
   uint32_t kv_blocks = 0;                  // entries of the block table are < kv_blocks
   uint32_t rows = kDefaultRows;            // of a pass, 1 to kLargestRows
   uint32_t sequences = kDefaultSequences;  // slots, 1 to kLargestSequences
+  uint32_t pooled_cols = 0;                // of state.pooled; 0: the program generates
   friend bool operator==(const StateLimits&, const StateLimits&) = default;
 };
 

@@ -13,6 +13,7 @@ inline constexpr const char* kBlockTable = "state.block_table";   // int32 [sequ
 inline constexpr const char* kAdjustments = "state.adjustments";  // of slots: biases and tokens
 inline constexpr const char* kMasks = "state.masks";              // of slots: tokens that may be drawn
 inline constexpr const char* kTop = "state.top";                  // likeliest tokens of rows
+inline constexpr const char* kPooled = "state.pooled";            // of slots: pooled hidden states
 inline constexpr const char* kAttention = "state.attention";      // AttentionList, with its items
 
 }  // namespace serval::state_tensor

@@ -25,6 +25,8 @@ std::optional<Tensor> state_part(std::string_view name, const StateLimits& limit
   if (name == state_tensor::kAdjustments) return part(limits.sequences, adjustment_bytes(limits.max_context));
   if (name == state_tensor::kMasks) return part(limits.sequences, mask_pitch(limits.vocab), DType::kI32);
   if (name == state_tensor::kTop) return part(logit_rows(limits), sizeof(TopTokens));
+  if (name == state_tensor::kPooled && limits.pooled_cols > 0)
+    return part(limits.sequences, limits.pooled_cols, DType::kF32);
   if (name == state_tensor::kControl) return part(1, sizeof(PassControl));
   if (name == state_tensor::kOutput)
     return part(launch_passes(limits.rows), limits.rows * sizeof(OutputToken));
@@ -42,7 +44,7 @@ std::string_view state_part_of_operand(std::string_view operand) {
   for (const char* part :
        {state_tensor::kRows, state_tensor::kSlots, state_tensor::kSampled, state_tensor::kControl,
         state_tensor::kOutput, state_tensor::kHostStop, state_tensor::kBlockTable, state_tensor::kAdjustments,
-        state_tensor::kMasks, state_tensor::kTop}) {
+        state_tensor::kMasks, state_tensor::kTop, state_tensor::kPooled}) {
     if (std::string_view(part).substr(kOfState.size()) == operand) return part;
   }
   return {};

@@ -10,7 +10,7 @@ inline constexpr int32_t kNoTarget = -1;
 // One row of a pass: one token of one sequence.
 struct PassRow {
   uint32_t active = 0;        // 0: the row is skipped everywhere
-  uint32_t wants_logits = 0;  // 0: an inner token of a prompt: no LM head, no sampling
+  uint32_t wants_logits = 0;  // 0: an inner token of a prompt: no LM head, no sampling, no pooling
   uint32_t slot = 0;          // sequence slot and row of the block table
   int32_t token = 0;          // id in the vocabulary
   uint32_t position = 0;      // tokens before it in its sequence
@@ -21,7 +21,9 @@ struct PassRow {
   // are expected to follow it, at the positions that follow (vm/state/slots.h). `advance` keeps the tokens
   // that were drawn after right ones and fills the rows for the next pass.
   uint32_t drafts = 0;
-  uint32_t reserved = 0;
+  // In programs that pool hidden states, for a row that wants logits: 1 if its hidden state is added to what
+  // its slot has in state.pooled, 0 if it replaces that.
+  uint32_t adds = 0;
 };
 static_assert(sizeof(PassRow) == 32);
 

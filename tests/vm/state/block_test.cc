@@ -87,6 +87,21 @@ TEST(StateBlock, HasEachPartInAPlaceOfItsOwn) {
   }
 }
 
+TEST(StateBlock, HasPooledHiddenStatesForProgramsThatPool) {
+  StateLimits limits = limits_of(16, 5);
+  EXPECT_TRUE(StateBlock(limits).pooled.empty());
+  limits.pooled_cols = 48;
+  const StateBlock block(limits);
+  EXPECT_EQ(block.part(state_tensor::kPooled), block.pooled.data());
+  EXPECT_EQ(block.pooled_of(3).data(), block.pooled.data() + 3 * 48);
+  EXPECT_EQ(block.pooled_of(3).size(), 48U);
+  const auto* const end = reinterpret_cast<const std::byte*>(block.pooled.data()) + block.pooled.size_bytes();
+  EXPECT_LE(end, block.memory() + block.layout.bytes);
+  EXPECT_GE(reinterpret_cast<const std::byte*>(block.pooled.data()),
+            reinterpret_cast<const std::byte*>(block.masks.data()) + block.masks.size_bytes());
+  EXPECT_TRUE(block.layout.is_in_host_memory(block.layout.pooled));
+}
+
 TEST(StateBlock, KeepsToTheMemoryThatItIsGiven) {
   const StateLimits limits = limits_of(48, 7);
   const StateLayout layout(limits);

@@ -251,6 +251,22 @@ TEST(CheckState, ATargetIsATokenOfARowThatWantsLogitsInALaunchOfOnePass) {
               HasSubstr("row 0: has a target; 2 passes; limit: 1"));
 }
 
+TEST(CheckState, OnlyRowsThatWantLogitsAddHiddenStatesInProgramsThatPool) {
+  StateLimits pools = {kVocab, kContext, kKvBlocks};
+  pools.pooled_cols = 16;
+  const auto adds = [](Case& c) { c.row(3).adds = 1; };
+  EXPECT_EQ(refusal(adds, pools), "accepted");
+  EXPECT_THAT(refusal(adds), HasSubstr("row 3: adds its hidden state; the program generates"));
+  EXPECT_THAT(refusal([](Case& c) { c.row(3).adds = 2; }, pools), HasSubstr("row 3: adds: 2; limit: 1"));
+  EXPECT_THAT(refusal(
+                  [](Case& c) {
+                    c.row(3).adds = 1;
+                    c.row(3).wants_logits = 0;
+                  },
+                  pools),
+              HasSubstr("row 3: adds its hidden state and wants no logits"));
+}
+
 TEST(CheckState, LimitsTheSlot) {
   EXPECT_THAT(refusal([](Case& c) { c.row(3).slot = kDefaultSequences; }),
               HasSubstr("row 3: slot: 16; limit: 15"));

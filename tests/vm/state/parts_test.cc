@@ -12,14 +12,15 @@ namespace {
 constexpr const char* kNames[] = {
     state_tensor::kRows,        state_tensor::kSlots,    state_tensor::kSampled,    state_tensor::kControl,
     state_tensor::kOutput,      state_tensor::kHostStop, state_tensor::kBlockTable, state_tensor::kAttention,
-    state_tensor::kAdjustments, state_tensor::kTop,      state_tensor::kMasks};
+    state_tensor::kAdjustments, state_tensor::kTop,      state_tensor::kMasks,      state_tensor::kPooled};
 
 TEST(StatePart, IsKnownByItsName) {
-  for (const char* name : kNames) EXPECT_EQ(state_part(name, {})->name, name);
+  for (const char* name : kNames) EXPECT_EQ(state_part(name, {.pooled_cols = 16})->name, name);
+  EXPECT_EQ(state_part(state_tensor::kPooled, {}), std::nullopt) << "a program that generates has none";
   EXPECT_EQ(state_part("state.row", {}), std::nullopt);
 }
 
-constexpr StateLimits kLimits = {.vocab = 1000, .max_context = 200};
+constexpr StateLimits kLimits = {.vocab = 1000, .max_context = 200, .pooled_cols = 48};
 
 // The type and shape of a part identify it for a record's operand (instructions/common/check.h).
 TEST(StatePart, HasRowsOfATypeAndSizeThatNoOtherHas) {
