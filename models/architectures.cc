@@ -42,6 +42,17 @@ std::string class_text(const Architecture& architecture) {
   return fmt::format("[\"{}\"]", architecture.class_name);
 }
 
+// transformers' class of the same model without its LM head: "Qwen3Model" for "Qwen3ForCausalLM".
+std::string headless_class(const Architecture& architecture) {
+  std::string name = architecture.class_name;
+  return name.substr(0, name.find("ForCausalLM")) + "Model";
+}
+
+bool is_class_of(const Architecture& architecture, const json& class_names) {
+  return class_names == json::array({architecture.class_name}) ||
+         class_names == json::array({headless_class(architecture)});
+}
+
 // Either field may be missing. If both exist, they must name the same architecture.
 Architecture find_architecture(const JsonFields& fields) {
   const json* class_names = fields.find("architectures");
@@ -52,7 +63,7 @@ Architecture find_architecture(const JsonFields& fields) {
   for (const Architecture& architecture : architectures()) {
     if (model_type != nullptr && *model_type != architecture.model_type) continue;
     type_is_known = true;
-    if (class_names == nullptr || *class_names == json::array({architecture.class_name})) return architecture;
+    if (class_names == nullptr || is_class_of(architecture, *class_names)) return architecture;
   }
   if (!type_is_known)
     fields.fail("model_type", fmt::format("found {}; {}", shown(*model_type), supported(type_text)));

@@ -59,6 +59,7 @@ struct ModelShape {
   int vocab_size = 0;    // any size: with added tokens it is often odd
   int max_position = 0;  // tokens
   bool tie_word_embeddings = false;
+  bool pools = false;  // passes end in pooled hidden states instead of logits: there is no LM head
   WeightFormats formats = {};
   std::vector<int32_t> eos_ids;  // each below vocab_size; may be empty
   std::optional<int32_t> bos_id;
@@ -103,13 +104,15 @@ class Model : public ModelShape {
   virtual std::vector<WeightSpec> weights() const = 0;
   // The constants of a graph with GraphOptions::context == context.
   virtual std::vector<ModelConstant> constants(uint32_t context) const = 0;
-  // The forward pass, sampling, and the step to the next token. It uses weights from weights() and
-  // constants(options.context). Throws Error(kUsage) unless 1 <= context <= max_position, 1 <= sms <=
+  // The forward pass, sampling (or pooling), and the step to the next token. It uses weights from weights()
+  // and constants(options.context). Throws Error(kUsage) unless 1 <= context <= max_position, 1 <= sms <=
   // kMaxSms, 1 <= rows <= kLargestRows, 1 <= sequences <= kLargestSequences and check_ranks()
   // (models/ranks.h) accepts `ranks`.
   virtual Graph graph(const GraphOptions& options) const = 0;
   // True if graph() supports GraphOptions::tile_order.
   virtual bool has_tile_order() const = 0;
+  // A copy that pools hidden states, for embeddings.
+  virtual std::unique_ptr<const Model> pooling() const = 0;
   // A copy whose weights have these formats.
   virtual std::unique_ptr<const Model> with_formats(const WeightFormats& formats) const = 0;
   // A copy with only the first `layers` layers.

@@ -56,12 +56,12 @@ class ModelDirectory final : public ModelFiles {
   ChatTemplate chat_template(const Tokenizer& tokenizer) const override {
     return ChatTemplate::of_checkpoint(path_, tokenizer);
   }
+  std::optional<PoolingConfig> pooling() const override { return read_sentence_transformers(path_); }
   StoredFormats stored_formats() const override { return serval::stored_formats(path_, *model_); }
 
  private:
-  std::unique_ptr<const WeightSource> open_weights(NotFinite not_finite,
-                                                   const WeightFormats& formats) const override {
-    return open_checkpoint_weights(path_, *model_->with_formats(formats), not_finite);
+  std::unique_ptr<const WeightSource> open_weights(NotFinite not_finite, const Model& of_run) const override {
+    return open_checkpoint_weights(path_, of_run, not_finite);
   }
 
   const std::filesystem::path path_;

@@ -6,11 +6,13 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "models/checkpoint/stored_formats.h"
 #include "models/checkpoint/weight_source.h"
 #include "models/model.h"
+#include "models/pooling.h"
 #include "models/tokenizer/chat_template.h"
 #include "models/tokenizer/tokenizer.h"
 
@@ -39,14 +41,20 @@ class ModelFiles {
   // The types in which the matrices can be kept in memory as they are stored; bf16 unless a directory has
   // e4m3. Reads no weights.
   virtual StoredFormats stored_formats() const { return {}; }
-  // For a run of model()->with_formats(formats); matrices that are e4m3 there and stored so are kept.
-  std::unique_ptr<const WeightSource> weights(NotFinite not_finite, const WeightFormats& formats = {}) const {
-    return open_weights(not_finite, formats);
+  // How the model's files say that embeddings are made; nullopt if they do not. Reads no weights.
+  virtual std::optional<PoolingConfig> pooling() const { return std::nullopt; }
+  // For a run of model(), or of a copy of it: with_formats(), whose matrices that are e4m3 there and stored
+  // so are kept, or pooling().
+  std::unique_ptr<const WeightSource> weights(NotFinite not_finite) const {
+    return weights(not_finite, *model());
+  }
+  std::unique_ptr<const WeightSource> weights(NotFinite not_finite, const Model& of_run) const {
+    return open_weights(not_finite, of_run);
   }
 
  protected:
   virtual std::unique_ptr<const WeightSource> open_weights(NotFinite not_finite,
-                                                           const WeightFormats& formats) const = 0;
+                                                           const Model& of_run) const = 0;
 };
 
 // The names of types, most bytes first: "BF16, F32".

@@ -90,6 +90,7 @@ BackendOptions options_in(const EngineOptions& options, const Model& model, cons
                           uint64_t free_bytes) {
   const int context = context_of(options, model.max_position);
   BackendOptions out = backend_options(options, context);
+  out.limits.batch_invariant |= model.pools;
   out.limits.cache_blocks = kv_blocks_of(options, bytes, context, free_bytes);
   if (options.program.empty()) check_pass_size(options, out.limits);
   return out;
@@ -147,7 +148,7 @@ Weights::Weights(const EngineOptions& options, const ModelSource& source)
     : source_(options.random_weights
                   ? make_random_weights(*source.model, *options.random_weights)
                   : source.files->weights(options.allow_nonfinite ? NotFinite::kLoaded : NotFinite::kRefused,
-                                          source.model->formats)),
+                                          *source.model)),
       progress_(weight_progress(options.progress)) {}
 
 std::shared_ptr<const ModelWeights> Weights::on_host() {

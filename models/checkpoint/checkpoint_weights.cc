@@ -23,11 +23,15 @@
 namespace serval {
 namespace {
 
-// A tied weight may be stored only under its alias.
-const std::string& stored_name(const Checkpoint& checkpoint, const WeightSpec& spec) {
-  const bool use_alias =
-      !checkpoint.contains(spec.name) && !spec.alias.empty() && checkpoint.contains(spec.alias);
-  return use_alias ? spec.alias : spec.name;
+// A tied weight may be stored only under its alias. Checkpoints of models without an LM head, such as models
+// for embeddings, have names without the prefix "model.".
+std::string stored_name(const Checkpoint& checkpoint, const WeightSpec& spec) {
+  constexpr std::string_view kPrefix = "model.";
+  if (checkpoint.contains(spec.name)) return spec.name;
+  if (!spec.alias.empty() && checkpoint.contains(spec.alias)) return spec.alias;
+  if (!spec.name.starts_with(kPrefix)) return spec.name;
+  std::string bare = spec.name.substr(kPrefix.size());
+  return checkpoint.contains(bare) ? bare : spec.name;
 }
 
 const TensorView& checked_tensor(const Checkpoint& checkpoint, const WeightSpec& spec,
@@ -70,10 +74,12 @@ class CheckpointWeights final : public WeightSource {
       : WeightSource(model), checkpoint_(Checkpoint::open(model_dir)), not_finite_(not_finite) {
     const std::optional<Quantisation> quantisation = read_quantisation(model_dir);
     std::set<std::string, std::less<>> used;
+    if (model.pools) used.insert("lm_head.weight");
     for (const WeightSpec& spec : specs()) {
       used.insert(spec.name);
       if (!spec.alias.empty()) used.insert(spec.alias);
-      const std::string& name = stored_name(checkpoint_, spec);
+      const std::string name = stored_name(checkpoint_, spec);
+      used.insert(name);
       std::optional<FoundMatrix> found;
       if (quantisation) found = find_quantised_matrix(checkpoint_, *quantisation, spec, name);
       if (found) {

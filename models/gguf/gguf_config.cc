@@ -50,7 +50,6 @@ constexpr const char* kParts[] = {
     "hyper_connection.count",
     "interleave_moe_layer_step",
     "nextn_predict_layers",
-    "pooling_type",
     "rope.dimension_count_swa",
     "rope.freq_base_swa",
     "rope.scaling.alpha",
@@ -329,6 +328,24 @@ json config_of(const GgufFields& all, const FindGgufTensor& find_tensor) {
 std::shared_ptr<const Model> read_gguf_model(const GgufFields& fields, const FindGgufTensor& find_tensor,
                                              const std::string& name) {
   return parse_model_tree(config_of(fields, find_tensor), fields.source(), name);
+}
+
+std::optional<PoolingConfig> read_gguf_pooling(const GgufFields& fields) {
+  constexpr int64_t kMostType = 16;
+  const ArchitectureFields own(fields);
+  const int64_t type = own.find_integer("pooling_type", kMostType).value_or(0);
+  switch (type) {
+    case 0:
+      return std::nullopt;
+    case 1:
+      return PoolingConfig{.pooling = Pooling::kMean};
+    case 2:
+      return PoolingConfig{.pooling = Pooling::kCls};
+    case 3:
+      return PoolingConfig{.pooling = Pooling::kLast};
+    default:
+      own.fail("pooling_type", fmt::format("found {}; supported: 1 (mean), 2 (CLS) and 3 (last)", type));
+  }
 }
 
 }  // namespace serval

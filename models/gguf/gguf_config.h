@@ -3,11 +3,13 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "models/gguf/gguf_file.h"
 #include "models/model.h"
+#include "models/pooling.h"
 
 namespace serval {
 
@@ -19,5 +21,9 @@ using FindGgufTensor = std::function<const GgufTensor*(std::string_view name)>;
 // field, a value out of range, or a field that asks for another forward pass.
 std::shared_ptr<const Model> read_gguf_model(const GgufFields& fields, const FindGgufTensor& find_tensor,
                                              const std::string& name);
+
+// The kind of pooling that the metadata name, for models that make embeddings; nullopt: none. Throws
+// Error(kRuntime) for kinds that are not supported.
+std::optional<PoolingConfig> read_gguf_pooling(const GgufFields& fields);
 
 }  // namespace serval

@@ -40,11 +40,11 @@ class GgufModel final : public ModelFiles {
   ChatTemplate chat_template(const Tokenizer& tokenizer) const override {
     return read_gguf_chat_template(files_->fields(), tokenizer);
   }
+  std::optional<PoolingConfig> pooling() const override { return read_gguf_pooling(files_->fields()); }
 
  private:
-  std::unique_ptr<const WeightSource> open_weights(NotFinite not_finite,
-                                                   const WeightFormats& /*formats*/) const override {
-    return open_gguf_weights(files_, *model_, not_finite);
+  std::unique_ptr<const WeightSource> open_weights(NotFinite not_finite, const Model& of_run) const override {
+    return open_gguf_weights(files_, of_run, not_finite);
   }
 
   const std::shared_ptr<const GgufSet> files_;

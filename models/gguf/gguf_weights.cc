@@ -36,8 +36,10 @@ const GgufTensor& checked_tensor(const GgufSet& files, const WeightSpec& spec) {
   return *tensor;
 }
 
-void refuse_unused(const GgufSet& files, std::span<const WeightSpec> specs) {
+// `pools`: the run needs no LM head.
+void refuse_unused(const GgufSet& files, std::span<const WeightSpec> specs, bool pools) {
   std::set<std::string, std::less<>> used(std::begin(kNotWeights), std::end(kNotWeights));
+  if (pools) used.insert("output.weight");
   for (const WeightSpec& spec : specs) used.insert(gguf_tensor_name(spec.name));
   for (const GgufTensor* tensor : files.tensors()) {
     if (used.contains(tensor->name)) continue;
@@ -53,7 +55,7 @@ class GgufWeights final : public WeightSource {
   GgufWeights(std::shared_ptr<const GgufSet> files, const Model& model, NotFinite not_finite)
       : WeightSource(model), files_(std::move(files)), head_dim_(model.head_dim), not_finite_(not_finite) {
     for (const WeightSpec& spec : specs()) tensors_.push_back(&checked_tensor(*files_, spec));
-    refuse_unused(*files_, specs());
+    refuse_unused(*files_, specs(), model.pools);
     reordered_ = files_->fields().text("general.architecture") == kReordered;
   }
 

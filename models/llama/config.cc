@@ -121,6 +121,12 @@ Graph LlamaConfig::graph(const GraphOptions& options) const {
   return build_llama_graph(*this, options);
 }
 
+std::unique_ptr<const Model> LlamaConfig::pooling() const {
+  auto model = std::make_unique<LlamaConfig>(*this);
+  model->pools = true;
+  return model;
+}
+
 std::unique_ptr<const Model> LlamaConfig::with_formats(const WeightFormats& wanted) const {
   auto model = std::make_unique<LlamaConfig>(*this);
   model->formats = wanted;

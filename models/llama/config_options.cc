@@ -119,6 +119,7 @@ void check_activation(const JsonFields& fields) {
 
 void check_config_options(const JsonFields& fields, const ModelShape& model) {
   check_parts(fields);
+  if (!fields.boolean_or("is_causal", true)) fields.fail("is_causal", "found false; supported: true");
   check_factors(fields, model);
   check_windows(fields, model);
   check_rotated_layers(fields);

@@ -55,7 +55,9 @@ class Builder {
 
  private:
   void add_state();
+  void add_results();
   void add_activations();
+  void add_logits();
   // Adds a tensor for each rank, in consecutive entries of the table, and returns that of rank 0. The tensor
   // of rank r is at index + r.
   TensorId on_each_rank(Tensor tensor);
@@ -160,8 +162,10 @@ class Builder {
   }
   void gate_up_silu(uint16_t layer, const std::string& prefix);
   void lm_head();
+  void pool();
   uint32_t sample_records() const { return std::min(logit_rows_, std::max(options_.sms, kSampleInstances)); }
-  void sample_and_advance();
+  void sample();
+  void advance();
   void push_state();
 
   const LlamaConfig& config_;
@@ -177,9 +181,10 @@ class Builder {
   uint32_t splits_;  // of each KV head's leaves
   Graph graph_;
   std::map<std::string, WeightSpec> weights_;  // by name
-  TensorId embedding_, rope_, residual_, weighted_, head_input_, squares_, projected_, query_, partial_,
-      attention_, mlp_, logits_, unit_softmax_, saved_, exchange_;
-  TensorId rows_, slots_, sampled_, control_, output_, host_stop_, block_table_, adjustments_, masks_, top_;
+  TensorId embedding_, final_norm_, rope_, residual_, weighted_, head_input_, squares_, projected_, query_,
+      partial_, attention_, mlp_, logits_, unit_softmax_, saved_, exchange_;
+  TensorId rows_, slots_, sampled_, control_, output_, host_stop_, block_table_, adjustments_, masks_, top_,
+      pooled_;
   TensorId items_;                   // of planned attention
   std::vector<TensorId> part_sums_;  // added on first use
 };
@@ -213,7 +218,8 @@ Builder::Builder(const LlamaConfig& config, const GraphOptions& options)
 Graph Builder::build() {
   graph_.order = order_;
   graph_.heads = heads_;
-  graph_.limits = {vocab_, options_.context, kv_blocks_, options_.rows, options_.sequences};
+  graph_.limits = {vocab_,        options_.context,   kv_blocks_,
+                   options_.rows, options_.sequences, config_.pools ? hidden_ : 0};
   graph_.metadata["model"] = config_.name;
   graph_.metadata["layers"] = std::to_string(config_.num_layers);
   graph_.num_devices = options_.ranks;
@@ -228,8 +234,13 @@ Graph Builder::build() {
     embed();
   }
   for (int i = 0; i < config_.num_layers; ++i) layer(static_cast<uint16_t>(i));
-  lm_head();
-  sample_and_advance();
+  if (config_.pools) {
+    pool();
+  } else {
+    lm_head();
+    sample();
+  }
+  advance();
   if (options_.ranks > 1) push_state();
   return std::move(graph_);
 }
@@ -321,12 +332,7 @@ void Builder::add_state() {
                            options_.rows * sizeof(OutputToken));
   adjustments_ =
       sampling_state(state_tensor::kAdjustments, options_.sequences, adjustment_bytes(options_.context));
-  masks_ = graph_.add_tensor({.name = state_tensor::kMasks,
-                              .rows = options_.sequences,
-                              .cols = mask_pitch(vocab_),
-                              .dtype = DType::kI32,
-                              .kind = TensorKind::kState});
-  top_ = sampling_state(state_tensor::kTop, logit_rows_, sizeof(TopTokens));
+  add_results();
   host_stop_ = sampling_state(state_tensor::kHostStop, 1, sizeof(uint32_t));
   block_table_ = on_each_rank({.name = state_tensor::kBlockTable,
                                .rows = options_.sequences,
@@ -334,6 +340,24 @@ void Builder::add_state() {
                                .dtype = DType::kI32,
                                .kind = TensorKind::kState});
   if (adds_as_tiles(order_)) items_ = state(state_tensor::kAttention, 1, attention_list_bytes(options_.rows));
+}
+
+// Where the results of sampling or pooling are, and masks.
+void Builder::add_results() {
+  if (config_.pools) {
+    pooled_ = graph_.add_tensor({.name = state_tensor::kPooled,
+                                 .rows = options_.sequences,
+                                 .cols = hidden_,
+                                 .dtype = DType::kF32,
+                                 .kind = TensorKind::kState});
+    return;
+  }
+  masks_ = graph_.add_tensor({.name = state_tensor::kMasks,
+                              .rows = options_.sequences,
+                              .cols = mask_pitch(vocab_),
+                              .dtype = DType::kI32,
+                              .kind = TensorKind::kState});
+  top_ = sampling_state(state_tensor::kTop, logit_rows_, sizeof(TopTokens));
 }
 
 void Builder::add_activations() {
@@ -359,17 +383,21 @@ void Builder::add_activations() {
   mlp_ = product_input(llama_tensor::kMlp, intermediate_, config_.formats.layers);
   if (options_.ranks > 1)
     exchange_ = activation(llama_tensor::kExchange, partial_sum_type(order_), rows, hidden_);
-  logits_ = sampling_activation(model_tensor::kLogits, logit_rows_, vocab_);
-  unit_softmax_ = sampling_activation(llama_tensor::kUnitSoftmax, logit_rows_,
-                                      vocabulary_units(vocab_) * kUnitSoftmaxCols);
-  saved_ =
-      sampling_activation(llama_tensor::kSavedLogits, sample_records(), saved_cols(vocab_, options_.context));
+  if (!config_.pools) add_logits();
   rope_ = on_each_rank({.name = llama_tensor::kRope,
                         .rows = options_.context,
                         .cols = heads_.head_dim,
                         .dtype = DType::kF32,
                         .kind = TensorKind::kConstant});
   embedding_ = weight(llama_tensor::kEmbedding);
+}
+
+void Builder::add_logits() {
+  logits_ = sampling_activation(model_tensor::kLogits, logit_rows_, vocab_);
+  unit_softmax_ = sampling_activation(llama_tensor::kUnitSoftmax, logit_rows_,
+                                      vocabulary_units(vocab_) * kUnitSoftmaxCols);
+  saved_ =
+      sampling_activation(llama_tensor::kSavedLogits, sample_records(), saved_cols(vocab_, options_.context));
 }
 
 uint32_t Builder::pair_units(uint32_t units, uint32_t rows) const {
@@ -503,7 +531,7 @@ void Builder::layer(uint16_t index) {
 }
 
 Builder::NextNorm Builder::norm_before(int index) {
-  if (index == config_.num_layers) return {weight(llama_tensor::kFinalNorm), head_input_};
+  if (index == config_.num_layers) return {final_norm_ = weight(llama_tensor::kFinalNorm), head_input_};
   return {weight(layer_prefix(index) + "input_layernorm.weight"), weighted_};
 }
 
@@ -897,7 +925,7 @@ void Builder::lm_head() {
   });
 }
 
-void Builder::sample_and_advance() {
+void Builder::sample() {
   graph_.begin_stage("sample");
   Sample op{.logits = logits_,
             .unit_softmax = unit_softmax_,
@@ -925,6 +953,26 @@ void Builder::sample_and_advance() {
   // Passes that only draw have the first rows: these are divided among all instances.
   add_rows(0, drawing_rows_);
   add_rows(drawing_rows_, logit_rows_);
+}
+
+void Builder::pool() {
+  // Fewer columns are not worth a record.
+  constexpr uint32_t kPoolCols = 32;
+  Pool op{.residual = residual_,
+          .squares = squares_,
+          .norm = final_norm_,
+          .rows = rows_,
+          .sampled = sampled_,
+          .pooled = pooled_,
+          .record = 0,
+          .records = std::min(options_.sms, std::max(hidden_ / kPoolCols, 1U)),
+          .hidden = hidden_,
+          .epsilon = epsilon_};
+  graph_.begin_stage("pool");
+  for (; op.record < op.records; ++op.record) graph_.add(op);
+}
+
+void Builder::advance() {
   graph_.begin_stage("advance");
   graph_.add(Advance{.sampled = sampled_,
                      .host_stop = host_stop_,
@@ -947,6 +995,7 @@ void Builder::push_state() {
 
 // True if the LM head is not the embedding's own matrix.
 bool has_head(const LlamaConfig& config) {
+  if (config.pools) return false;
   return !config.tie_word_embeddings || config.formats.lm_head != DType::kBF16;
 }
 
@@ -1044,6 +1093,8 @@ Graph build_llama_graph(const LlamaConfig& config, const GraphOptions& options) 
   if (options.rows < 1 || options.rows > kLargestRows) {
     throw Error(ErrorKind::kUsage, fmt::format("rows: {}; limit: 1 to {}", options.rows, kLargestRows));
   }
+  if (config.pools && options.ranks > 1)
+    throw Error(ErrorKind::kUsage, fmt::format("embeddings: supported on 1 GPU; ranks: {}", options.ranks));
   check_ranks(config, options.ranks);
   if (!config.formats.all_bf16() && (options.ranks > 1 || options.tile_order)) {
     throw Error(ErrorKind::kUsage, "weights in e4m3: supported on 1 GPU, and not in tile order with 1 row");

@@ -136,6 +136,17 @@ json of_architecture(const char* model_type, const char* class_name) {
   return document;
 }
 
+// Models for embeddings are stored as the class without the LM head.
+TEST(Config, ReadsTheClassWithoutTheLmHead) {
+  EXPECT_NO_THROW(parse(of_architecture("llama", "LlamaModel")));
+  EXPECT_NO_THROW(parse(of_architecture("qwen2", "Qwen2Model")));
+  EXPECT_THAT(error_of([] { parse(of_architecture("llama", "Qwen2Model")); }), HasSubstr("Qwen2Model"));
+}
+
+TEST(Config, RefusesAttentionToLaterTokens) {
+  EXPECT_EQ(error_with("is_causal", false), "config: is_causal: found false; supported: true");
+}
+
 TEST(Config, ReadsMistralWithoutAWindow) {
   json document = of_architecture("mistral", "MistralForCausalLM");
   document["sliding_window"] = nullptr;

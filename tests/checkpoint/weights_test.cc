@@ -252,6 +252,28 @@ TEST(ModelWeights, IgnoreRotaryTablesAndARepeatedLmHead) {
   EXPECT_EQ(log_of([&] { ModelWeights::load(dir.path(), tiny_config(true)); }), "");
 }
 
+// As models for embeddings are stored: without the LM head, and without its prefix.
+TEST(ModelWeights, MayHaveNamesWithoutThePrefix) {
+  std::vector<TestTensor> tensors = tiny_tensors("BF16", true);
+  for (TestTensor& tensor : tensors) tensor.name.erase(0, std::string_view("model.").size());
+  const TempDir dir;
+  write_model(dir, tensors);
+  EXPECT_EQ(log_of([&] { expect_tiny_values(ModelWeights::load(dir.path(), tiny_config(true)), true); }), "");
+}
+
+TEST(ModelWeights, OfAModelThatPoolsHaveNoLmHead) {
+  LlamaConfig config = tiny_config(false);
+  config.pools = true;
+  std::vector<TestTensor> tensors = tiny_tensors("BF16", false);
+  const TempDir with, without;
+  write_model(with, tensors);
+  EXPECT_EQ(log_of([&] { ModelWeights::load(with.path(), config); }), "") << "it is not needed";
+  std::erase_if(tensors, [](const TestTensor& tensor) { return tensor.name == "lm_head.weight"; });
+  write_model(without, tensors);
+  const ModelWeights weights = ModelWeights::load(without.path(), config);
+  EXPECT_THROW(weights.matrix("lm_head.weight"), Error);
+}
+
 // The configuration of a directory with these tensors and tie_word_embeddings true.
 LlamaConfig config_beside(const std::vector<TestTensor>& tensors) {
   const TempDir dir;

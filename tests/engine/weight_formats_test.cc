@@ -40,7 +40,7 @@ class FilesOf final : public ModelFiles {
  private:
   [[noreturn]] static void unused() { throw std::logic_error("not a use of the formats"); }
   std::unique_ptr<const WeightSource> open_weights(NotFinite /*not_finite*/,
-                                                   const WeightFormats& /*formats*/) const override {
+                                                   const Model& /*of_run*/) const override {
     unused();
   }
 

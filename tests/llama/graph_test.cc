@@ -50,6 +50,30 @@ TEST(LlamaGraph, RefusesRowsAndSequencesOutOfRange) {
   EXPECT_THAT(refusal({.context = 64, .sequences = kLargestSequences + 1}), HasSubstr("sequences: 1025"));
 }
 
+// A model that pools has neither an LM head nor samples; each column is pooled once.
+TEST(LlamaGraph, EndsInPooledHiddenStatesWhereTheModelPools) {
+  LlamaConfig config = tiny_config();
+  config.pools = true;
+  config.tie_word_embeddings = false;
+  for (const uint32_t sms : {1U, 20U, 132U}) {
+    const Graph graph = build_llama_graph(config, {.sms = sms, .context = 64, .rows = 48});
+    EXPECT_EQ(graph.limits.pooled_cols, static_cast<uint32_t>(config.hidden_size));
+    uint32_t next_col = 0, next_row = 0;
+    for (const Instruction& node : graph.nodes) {
+      EXPECT_NE(node.opcode, static_cast<uint16_t>(Opcode::kLmHead));
+      EXPECT_NE(node.opcode, static_cast<uint16_t>(Opcode::kSample));
+      if (node.opcode != static_cast<uint16_t>(Opcode::kPool)) continue;
+      const auto op = node.as<Pool>();
+      EXPECT_EQ(columns_of(op).begin, std::exchange(next_col, columns_of(op).end));
+      EXPECT_EQ(rows_of(op).begin, std::exchange(next_row, rows_of(op).end));
+    }
+    EXPECT_EQ(next_col, static_cast<uint32_t>(config.hidden_size));
+    EXPECT_EQ(next_row, 48U);
+    for (const Tensor& tensor : graph.tensors) EXPECT_NE(tensor.name, llama_tensor::kLmHead);
+  }
+  EXPECT_THAT(refusal({.context = 64, .ranks = 2}, config), HasSubstr("embeddings: supported on 1 GPU"));
+}
+
 // The kernels on a GPU sample one row per instance; more rows than SMs are divided among the SMs, and the
 // rows that only long prompts with log-probabilities use are divided once more.
 TEST(LlamaGraph, SamplesEveryRowThatMayWantLogitsOnce) {
