@@ -51,10 +51,14 @@ void Delivery::deliver_positions(const PlannedLaunch& launch, const PassOutput& 
 }
 
 std::optional<RequestEvent> Delivery::deliver_scores(const LaunchShare& share, const PassOutput& output) {
-  if (share.scored == 0) return std::nullopt;
-  const auto tokens = output.tokens.subspan(share.first_scored, share.scored);
-  const auto top = output.top.empty() ? output.top : output.top.subspan(share.first_scored, share.scored);
-  return share.sequence->score(tokens, top);
+  Sequence& sequence = *share.sequence;
+  if (share.scored > 0) {
+    const auto tokens = output.tokens.subspan(share.first_scored, share.scored);
+    const auto top = output.top.empty() ? output.top : output.top.subspan(share.first_scored, share.scored);
+    if (auto failed = sequence.score(tokens, top)) return failed;
+  }
+  const bool is_read = sequence.computed() + share.rows == sequence.length();
+  return sequence.is_pooled() && is_read ? sequence.pool(state_.pooled(sequence)) : std::nullopt;
 }
 
 void Delivery::deliver_token(const LaunchShare& share, const PassOutput& output) {

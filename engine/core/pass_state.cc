@@ -54,13 +54,15 @@ void PassState::write_row(uint32_t r, const PlannedRow& planned, const Sequence&
     sequence.write_mask(state_.mask_of(sequence.slot()));
     state_.publish_mask(sequence.slot(), planned.position + 1);
   }
-  state_.rows[r] = {.active = 1,
-                    .wants_logits = planned.wants_logits(),
-                    .slot = sequence.slot(),
-                    .token = is_known ? sequence.tokens()[planned.position] : 0,
-                    .position = planned.position,
-                    .target = planned.scores ? sequence.tokens()[planned.position + 1] : kNoTarget,
-                    .drafts = planned.drafts};
+  state_.rows[r] = {
+      .active = 1,
+      .wants_logits = planned.wants_logits(),
+      .slot = sequence.slot(),
+      .token = is_known ? sequence.tokens()[planned.position] : 0,
+      .position = planned.position,
+      .target = planned.scores && !sequence.is_pooled() ? sequence.tokens()[planned.position + 1] : kNoTarget,
+      .drafts = planned.drafts,
+      .adds = planned.scores && sequence.adds_hidden_state(planned.position)};
   if (planned.drafts > 0) write_drafts(r, is_known, sequence);
 }
 

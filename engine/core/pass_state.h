@@ -34,6 +34,8 @@ class PassState {
   // For a constrained sequence whose launch goes on: gives the mask for the token that follows `drawn`, which
   // is not accepted yet. If it will not be accepted, any mask does.
   void publish_mask(const Sequence& sequence, const OutputToken& drawn);
+  // What the passes of an engine for embeddings have pooled of the sequence's prompt.
+  std::span<const float> pooled(const Sequence& sequence) const { return state_.pooled_of(sequence.slot()); }
   // The launch no longer waits for this sequence's masks; the tokens that it draws are dropped.
   void release_mask(const Sequence& sequence) { state_.publish_mask(sequence.slot(), kAnyPosition); }
 

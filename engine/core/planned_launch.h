@@ -16,7 +16,7 @@ struct LaunchShare {
   uint32_t rows = 0;                       // in the first pass, at consecutive positions
   std::optional<uint32_t> logit_row = {};  // index among the state's rows, if it gets a token
   uint32_t drafts = 0;                     // rows after this one, for drafts
-  // Rows that want the log-probability of a known token: consecutive rows of the state.
+  // Rows that want the log-probability of a known token, or to be pooled: consecutive rows of the state.
   uint32_t first_scored = 0;
   uint32_t scored = 0;
   // Known before the launch ends: the sequence has ended by then, because of its length or already.

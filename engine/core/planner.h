@@ -29,7 +29,8 @@ struct SequenceView {
   // Known tokens that are read like a prompt: the prompt and, after it gave its blocks back, the tokens
   // generated before. Once they are read it generates, with length = computed + 1.
   uint32_t prompt = 0;
-  // Positions [score_begin, score_end) of these: their rows want the log-probability of the token after them.
+  // Positions [score_begin, score_end) of these: their rows want the log-probability of the token after them,
+  // or to be pooled.
   uint32_t score_begin = 0, score_end = 0;
   uint32_t drafts = 0;  // limit of its drafts in a pass (vm/state/slots.h)
 };
@@ -55,8 +56,9 @@ bool may_join(size_t running, uint32_t available_blocks, const PlannerLimits& li
 struct PlannedRow {
   uint32_t sequence = 0;  // index into CoreView::running
   uint32_t position = 0;
-  bool draws = false;   // the sequence generates and this is its last known token
-  bool scores = false;  // wants the log-probability of the token after this one, which is known
+  bool draws = false;  // the sequence generates and this is its last known token
+  // Wants the log-probability of the token after this one, which is known; or its hidden state to be pooled.
+  bool scores = false;
   uint32_t drafts = 0;  // number of the next rows that are for its drafts
   bool is_draft = false;
   bool wants_logits() const { return draws || scores || is_draft; }

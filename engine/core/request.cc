@@ -204,15 +204,36 @@ void add_stop_tokens(PreparedRequest& prepared, const Request& request, const Mo
                      prepared.stop_tokens.size(), prepared.model_stop_tokens, kMaxStopTokens));
 }
 
+void add_pooling(PreparedRequest& prepared, const Request& request, const ModelLimits& limits) {
+  constexpr const char* kReason = "this engine computes embeddings and generates nothing";
+  if (request.max_tokens != 0)
+    refuse(fmt::format("max_tokens: {}; limit: 0: {}", request.max_tokens, kReason));
+  if (request.prompt_logprobs) refuse(fmt::format("prompt_logprobs: {}", kReason));
+  require(request.n == 1, "n", request.n, "1 for an embedding");
+  const auto hidden = static_cast<int>(limits.hidden_size);
+  if (request.dimensions < 0 || request.dimensions > hidden) {
+    refuse(fmt::format("dimensions: {}; limit: 1 to {} (the model's hidden size), or 0 for all",
+                       request.dimensions, hidden));
+  }
+  prepared.pooling = limits.pooling;
+  prepared.pooling->normalize = request.normalize.value_or(limits.pooling->normalize);
+  prepared.dimensions = static_cast<uint32_t>(request.dimensions > 0 ? request.dimensions : hidden);
+}
+
+void refuse_pooling(const Request& request) {
+  if (request.dimensions == 0 && !request.normalize) return;
+  refuse(fmt::format("{}: this engine generates and computes no embeddings",
+                     request.dimensions != 0 ? "dimensions" : "normalize"));
+}
+
 }  // namespace
 
 PreparedRequest prepare_request(const Request& request, std::vector<int32_t> prompt,
                                 const ModelLimits& limits) {
   if (prompt.empty()) refuse("prompt: empty; expected at least 1 token");
-  if (prompt.size() >= limits.context) {
-    refuse(fmt::format("prompt: {} tokens; limit: {} (context {})", prompt.size(), limits.context - 1,
-                       limits.context));
-  }
+  const size_t most = limits.pooling ? limits.context : limits.context - 1;
+  if (prompt.size() > most)
+    refuse(fmt::format("prompt: {} tokens; limit: {} (context {})", prompt.size(), most, limits.context));
   check_token_ids("prompt_ids", prompt, limits.vocab_size);
   for (size_t i = 0; i < request.logit_bias.size(); ++i)
     check_token_id("logit_bias", i, request.logit_bias[i].token, limits.vocab_size);
@@ -240,6 +261,7 @@ PreparedRequest prepare_request(const Request& request, std::vector<int32_t> pro
   prepared.speculative = request.speculative;
   prepared.skip_special_tokens = request.skip_special_tokens;
   add_stop_tokens(prepared, request, limits);
+  limits.pooling ? add_pooling(prepared, request, limits) : refuse_pooling(request);
   return prepared;
 }
 

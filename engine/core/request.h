@@ -12,6 +12,7 @@
 #include "engine/grammar/format.h"
 #include "engine/include/serval/engine.h"
 #include "engine/text/shown_tokens.h"
+#include "models/pooling.h"
 #include "vm/state/adjustments.h"
 
 namespace serval {
@@ -31,13 +32,15 @@ struct RequestLimits {
 // Limits that the model sets.
 struct ModelLimits {
   int32_t vocab_size = 0;
-  uint32_t context = 0;              // tokens a sequence may hold, generated ones included
-  std::vector<int32_t> stop_tokens;  // at most kMaxStopTokens
+  uint32_t context = 0;                       // tokens a sequence may hold, generated ones included
+  std::vector<int32_t> stop_tokens;           // at most kMaxStopTokens
+  std::optional<PoolingConfig> pooling = {};  // requests are for embeddings
+  uint32_t hidden_size = 0;                   // values of an embedding
 };
 
 // A request in which every value is in range.
 struct PreparedRequest {
-  std::vector<int32_t> prompt;  // at least 1 token, fewer than the context
+  std::vector<int32_t> prompt;  // at least 1 token, fewer than the context; for an embedding, up to it
   SamplingParams sampling;
   uint32_t max_tokens = 0;  // at most the rest of the context
   uint32_t min_tokens = 0;
@@ -55,6 +58,8 @@ struct PreparedRequest {
   bool include_stop_in_text = false;
   std::vector<std::vector<int32_t>> bad_words;  // their token ids; none is empty
   std::string cache_salt;
+  std::optional<PoolingConfig> pooling;  // of the prompt's embedding; then max_tokens is 0
+  uint32_t dimensions = 0;               // values of the embedding
   int answers = 1;
   int priority = 0;
   std::optional<double> deadline_ms;
@@ -83,7 +88,9 @@ std::optional<grammar::Format> format_of(const Request& request);
 void check_request(const Request& request);
 
 // `prompt` is the request's prompt as token ids. Throws Error(kUsage) if it is empty, leaves no room for a
-// token in the context, or if token ids, stop tokens or biases are not in the vocabulary or too many.
+// token in the context (which an embedding does not need), if the request is for an embedding and the engine
+// generates or the other way round, or if token ids, stop tokens or biases are not in the vocabulary or too
+// many.
 PreparedRequest prepare_request(const Request& request, std::vector<int32_t> prompt,
                                 const ModelLimits& limits);
 

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <utility>
 
 #include "fmt/format.h"
 
+#include "engine/core/embedding.h"
 #include "engine/core/sampling_parameters.h"
 #include "vm/layout/kv_cache.h"
 #include "vm/state/masks.h"
@@ -42,13 +44,25 @@ Sequence::Sequence(PreparedRequest request, uint32_t answer, std::shared_ptr<Cha
       submitted_(submitted),
       deadline_(deadline_of(request_, submitted)) {
   if (request_.constraint) constrained_.emplace(request_.constraint, request_.reasoning_limit);
-  if (request_.prompt_logprobs && answer == 0) {
-    next_score_ = request_.prompt_logprobs_from - 1;
-    score_end_ = prompt_length_ - 1;
-  }
+  want_scores(answer);
   request_.sampling.stream += answer;
   summary_.prompt_tokens = static_cast<int>(prompt_length_);
   summary_.timings.load_ms = load_ms;
+}
+
+void Sequence::want_scores(uint32_t answer) {
+  if (request_.pooling) {
+    const PooledPositions positions = pooled_positions(request_.pooling->pooling, prompt_length_);
+    next_score_ = positions.begin;
+    score_end_ = positions.end;
+  } else if (request_.prompt_logprobs && answer == 0) {
+    next_score_ = request_.prompt_logprobs_from - 1;
+    score_end_ = prompt_length_ - 1;
+  }
+}
+
+bool Sequence::adds_hidden_state(uint32_t position) const {
+  return request_.pooling && request_.pooling->pooling == Pooling::kMean && position > 0;
 }
 
 SequenceView Sequence::view() const {
@@ -91,6 +105,7 @@ void Sequence::join(uint32_t slot, std::unique_ptr<KvChain> chain, uint32_t reus
 void Sequence::leave() {
   chain_.reset();
   computed_ = 0;
+  if (is_pooled()) want_scores(order_.answer);  // its slot, and what was pooled there, are another's now
 }
 
 SequenceSlot Sequence::slot_state() const {
@@ -160,6 +175,10 @@ std::optional<RequestEvent> Sequence::score(std::span<const OutputToken> tokens,
       ended_by_program_ = true;
       return fail_not_finite(tokens[i].position);
     }
+    if (is_pooled()) {
+      ++next_score_;
+      continue;
+    }
     PromptLogprob& scored =
         scores_.emplace_back(PromptLogprob{tokens[i].token, tokens[i].log_probability, {}});
     if (*request_.prompt_logprobs > 0) {
@@ -171,6 +190,15 @@ std::optional<RequestEvent> Sequence::score(std::span<const OutputToken> tokens,
   return std::nullopt;
 }
 
+std::optional<RequestEvent> Sequence::pool(std::span<const float> pooled) {
+  summary_.embedding = embedding_of(pooled, *request_.pooling, prompt_length_, request_.dimensions);
+  if (std::ranges::all_of(summary_.embedding, [](float value) { return std::isfinite(value); }))
+    return std::nullopt;
+  summary_.embedding.clear();
+  ended_by_program_ = true;
+  return fail_not_finite(prompt_length_);
+}
+
 // Moves the prompt's log-probabilities into the first event.
 void Sequence::add_scores(RequestEvent& event) {
   event.response.prompt_logprobs = std::exchange(scores_, {});
@@ -178,9 +206,9 @@ void Sequence::add_scores(RequestEvent& event) {
 
 RequestEvent Sequence::fail_not_finite(uint32_t position) {
   return fail(ErrorKind::kRuntime,
-              fmt::format("token {} of the text: the model's logits are NaN or infinite (weights that are "
+              fmt::format("token {} of the text: the model's {} are NaN or infinite (weights that are "
                           "not finite, or activations that overflow)",
-                          position));
+                          is_pooled() ? position - 1 : position, is_pooled() ? "hidden states" : "logits"));
 }
 
 RequestEvent Sequence::accept(const OutputToken& output, const TopTokens& top, TimePoint now) {
@@ -234,13 +262,14 @@ void Sequence::check_output(const OutputToken& output) const {
 }
 
 void Sequence::check_score(const OutputToken& output) const {
+  // `pool` names the row's token, `sample` the one after it.
   const uint32_t position = next_score_ + 1;
   if (next_score_ < score_end_ && output.valid != 0 && output.position == position &&
-      output.token == tokens_[position])
+      output.token == tokens_[is_pooled() ? next_score_ : position])
     return;
   throw Error(ErrorKind::kDeviceFault,
-              fmt::format("the log-probability of token {} at position {} arrived; expected position {}",
-                          output.token, output.position, position));
+              fmt::format("the result of token {} at position {} arrived; expected position {}", output.token,
+                          output.position, position));
 }
 
 RequestEvent Sequence::last_event() {

@@ -84,6 +84,10 @@ class Sequence {
   SequenceSlot slot_state() const;
   std::span<const LogitBias> logit_bias() const { return request_.logit_bias; }
   bool lists_top() const { return request_.top_logprobs > 0; }
+  // True if the request is for an embedding: its scored rows are then those whose hidden states are pooled.
+  bool is_pooled() const { return request_.pooling.has_value(); }
+  // Whether the hidden state at `position` is added to those before it.
+  bool adds_hidden_state(uint32_t position) const;
   // Likeliest tokens to list in a launch. `scores`: it has rows for log-probabilities of the prompt's tokens.
   uint32_t num_top(bool scores) const;
   // True if a grammar or bad words restrict the next token; write_mask() gives the allowed tokens. `pending`:
@@ -98,7 +102,11 @@ class Sequence {
   void reuse(uint32_t reused);
   // `tokens` more of the known positions are in the KV cache. Returns the last event if this ends it.
   std::optional<RequestEvent> positions_computed(uint32_t tokens, TimePoint now);
-  // Accepts the log-probabilities of the prompt's next tokens. `top` may be empty if none were asked for.
+  // Accepts what the passes have pooled of the whole prompt, before the last positions_computed(). Returns
+  // the last event if it is not finite.
+  std::optional<RequestEvent> pool(std::span<const float> pooled);
+  // Accepts the log-probabilities of the prompt's next tokens, or that their hidden states are pooled. `top`
+  // may be empty if none were asked for.
   // Throws Error(kDeviceFault) if they are those of other tokens. Returns the last event if logits are not
   // finite.
   std::optional<RequestEvent> score(std::span<const OutputToken> tokens, std::span<const TopTokens> top);
@@ -121,6 +129,7 @@ class Sequence {
   Finish finish_of(const OutputToken& output) const;
   void check_output(const OutputToken& output) const;
   void check_score(const OutputToken& output) const;
+  void want_scores(uint32_t answer);
   RequestEvent fail_not_finite(uint32_t position);
   void add_scores(RequestEvent& event);
 
@@ -141,7 +150,8 @@ class Sequence {
   DraftControl drafts_;
   uint32_t computed_ = 0;
   uint32_t joined_length_ = 0;  // tokens known when it joined
-  // Positions whose rows still want the log-probability of the token after them: [next_score_, score_end_).
+  // Positions whose rows still want the log-probability of the token after them, or to be pooled:
+  // [next_score_, score_end_).
   uint32_t next_score_ = 0, score_end_ = 0;
   std::vector<PromptLogprob> scores_;  // until the first event
   bool ended_by_program_ = false;

@@ -14,7 +14,8 @@ namespace serval {
 namespace {
 
 ModelLimits limits_of(const EngineParts& parts) {
-  return {parts.info.vocab_size, static_cast<uint32_t>(parts.info.context), parts.text.stop_tokens};
+  return {parts.info.vocab_size, static_cast<uint32_t>(parts.info.context), parts.text.stop_tokens,
+          parts.pooling, static_cast<uint32_t>(parts.info.hidden_size)};
 }
 
 // The markers that are tokens of their own.
@@ -234,6 +235,17 @@ std::vector<Response> Engine::decode_batch(std::span<const Request> requests, co
   BlockingRun run(*impl_, requests.size());
   return run.run(impl_->prepare(requests),
                  {.first_number = 1, .on_token = on_token, .on_response = on_response});
+}
+
+std::vector<Response> Engine::embed(std::span<const Request> requests) {
+  if (!impl_->parts.pooling) {
+    throw Error(ErrorKind::kUsage,
+                "embeddings: this engine generates; load the model with EngineOptions::embeddings");
+  }
+  BlockingRun run(*impl_, requests.size());
+  std::vector<Request> of_prompts(requests.begin(), requests.end());
+  for (Request& request : of_prompts) request.max_tokens = 0;
+  return run.run(impl_->prepare(of_prompts), {.first_number = 1});
 }
 
 void Engine::cancel() noexcept {

@@ -14,6 +14,7 @@
 #include "engine/text/shown_tokens.h"
 #include "models/checkpoint/weight_source.h"
 #include "models/model.h"
+#include "models/pooling.h"
 
 namespace serval {
 
@@ -27,6 +28,7 @@ struct EngineParts {
   // For weights that are replaced; null: they cannot be.
   std::shared_ptr<const Model> model = nullptr;
   NotFinite not_finite = NotFinite::kRefused;
+  std::optional<PoolingConfig> pooling = {};  // of engines for embeddings
 };
 
 struct Engine::Impl {

@@ -81,6 +81,11 @@ Engine Engine::load(const EngineOptions& options) {
   parts.backend = std::move(model.backend);
   parts.info.backend_notice = std::move(model.notice);
   parts.model = model.source.model;
+  parts.pooling = model.source.pooling;
+  if (parts.pooling) {
+    parts.info.pooling = name_of(parts.pooling->pooling);
+    parts.info.normalizes = parts.pooling->normalize;
+  }
   parts.not_finite = options.allow_nonfinite ? NotFinite::kLoaded : NotFinite::kRefused;
   describe_model(*parts.model, parts.info);
   describe_program(*parts.backend, parts.info);

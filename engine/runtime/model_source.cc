@@ -8,6 +8,7 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 
+#include "engine/runtime/options.h"
 #include "engine/runtime/weight_formats.h"
 #include "models/gguf/gguf_file.h"
 #include "models/hub_cache.h"
@@ -46,6 +47,18 @@ ModelSource model_in(const fs::path& path) {
   return {files->model(), files};
 }
 
+// How embeddings are made; nullopt if the options, or the files where the options do not say, ask for none.
+std::optional<PoolingConfig> pooling_of(const EngineOptions& options, const ModelFiles* files) {
+  if (!options.embeddings.value_or(true)) return std::nullopt;
+  const auto named = enumerator_named<Pooling>(options.pooling);
+  std::optional<PoolingConfig> config;
+  if (files != nullptr) config = files->pooling();
+  if (!config && !options.embeddings) return std::nullopt;
+  if (!config) config.emplace();
+  if (named) config->pooling = *named;
+  return config;
+}
+
 [[noreturn]] void refuse_missing(const std::string& hub_name) {
   std::string command = "hf download " + hub_name;
   if (const size_t at = command.find('@'); at != std::string::npos) command.replace(at, 1, " --revision ");
@@ -80,8 +93,15 @@ ModelSource find_model(const std::string& model) {
                                                model, fmt::join(preset_names(), ", ")));
 }
 
-ModelSource find_model(const EngineOptions& options) {
-  ModelSource source = find_model(options.model);
+ModelSource find_model(const EngineOptions& asked) {
+  ModelSource source = find_model(asked.model);
+  source.pooling = pooling_of(asked, source.files.get());
+  EngineOptions options = asked;
+  options.embeddings = source.pooling.has_value();
+  if (source.pooling) {
+    check_embeddings(asked);
+    source.model = source.model->pooling();
+  }
   ChosenFormats chosen = choose_formats(options, *source.model, source.files.get());
   if (!chosen.formats.all_bf16()) source.model = source.model->with_formats(chosen.formats);
   source.notice = std::move(chosen.notice);

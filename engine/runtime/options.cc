@@ -10,6 +10,7 @@
 #include "fmt/ranges.h"
 
 #include "models/model.h"
+#include "models/pooling.h"
 #include "models/tokenizer/chat_template.h"
 
 namespace serval {
@@ -173,6 +174,7 @@ void check_options(const EngineOptions& options) {
                 fmt::format("checked: backend {}; only backend host checks", options.backend));
   check_weight_formats(options);
   check_speculation(options.speculation);
+  if (!options.pooling.empty()) require_one_of("pooling", options.pooling, names_of<Pooling>());
   if (!options.program.empty()) check_program_options(options);
   if (!options.policy.empty()) require_one_of("policy", options.policy, policy_names());
   if (!options.chat_template.empty() && !ChatTemplate::exists(options.chat_template)) {
@@ -180,6 +182,16 @@ void check_options(const EngineOptions& options) {
                 fmt::format("chat_template: '{}'; expected one of {}, or a file", options.chat_template,
                             fmt::join(ChatTemplate::names(), ", ")));
   }
+}
+
+void check_embeddings(const EngineOptions& options) {
+  const auto refuse = [](const std::string& what) { throw Error(ErrorKind::kUsage, "embeddings: " + what); };
+  if (backend_kind(options) == BackendKind::kTorch)
+    refuse("computed by backends device and host; found torch");
+  if (options.gpus.size() > 1) refuse(fmt::format("supported on 1 GPU; gpus: {}", options.gpus.size()));
+  const AskedFormats asked = asked_formats(options);
+  if (asked.layers == DType::kE4M3 || asked.lm_head == DType::kE4M3)
+    refuse("computed with weights in bf16; found fp8");
 }
 
 int context_of(const EngineOptions& options, int model_max_position) {

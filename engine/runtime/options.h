@@ -47,6 +47,8 @@ DraftRule draft_rule(const Speculation& speculation);
 // Checks everything that does not depend on the model. Throws Error(kUsage) with one line: the field, the
 // value, the limit.
 void check_options(const EngineOptions& options);
+// Checks what engines for embeddings do not support. Throws Error(kUsage) likewise.
+void check_embeddings(const EngineOptions& options);
 
 // Tokens that a sequence may hold. Throws Error(kUsage) if more are requested than the model supports.
 int context_of(const EngineOptions& options, int model_max_position);

@@ -18,6 +18,7 @@ constexpr WeightFormats kLmHead = {.lm_head = DType::kE4M3};
 // Why these options' runs have bf16 only; empty if they have e4m3, too.
 std::string obstacle_of(const EngineOptions& options) {
   if (backend_kind(options) == BackendKind::kTorch) return "backend torch has bf16";
+  if (options.embeddings.value_or(false)) return "embeddings are computed in bf16";
   if (options.gpus.size() > 1) return fmt::format("e4m3 runs on 1 GPU; gpus: {}", options.gpus.size());
   return "";
 }

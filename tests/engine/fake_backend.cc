@@ -46,6 +46,7 @@ Program program_of(const FakeBackendOptions& options) {
   program.limits.kv_blocks = options.kv_blocks;
   program.limits.rows = options.rows;
   program.limits.sequences = options.sequences;
+  program.limits.pooled_cols = options.pooled_cols;
   return program;
 }
 
@@ -62,6 +63,13 @@ ToyModel hashing_model(int32_t vocab_size, int32_t eos, uint32_t eos_period) {
 
 float toy_log_probability(std::span<const int32_t> tokens, int32_t target) {
   return -static_cast<float>(mix(hash_of({}, tokens), static_cast<uint64_t>(target)) % 1000) / 100;
+}
+
+std::vector<float> toy_hidden_state(std::span<const int32_t> tokens, uint32_t cols) {
+  std::vector<float> values(cols);
+  for (uint32_t c = 0; c < cols; ++c)
+    values[c] = static_cast<float>(mix(hash_of({}, tokens), c) % 1000) / 100 - 5;
+  return values;
 }
 
 ToyModel scripted_model(size_t prompt_length, std::vector<int32_t> script) {
@@ -211,8 +219,17 @@ int32_t FakeBackend::next_allowed(const PassRow& row, int32_t token) {
   return token;
 }
 
+// What `pool` does with a row.
+SampledToken FakeBackend::pool(const PassRow& row) {
+  const std::vector<float> hidden = toy_hidden_state(tokens_before(row), options_.pooled_cols);
+  const std::span<float> to = state_.pooled.subspan(size_t{row.slot} * hidden.size(), hidden.size());
+  for (size_t c = 0; c < hidden.size(); ++c) to[c] = row.adds != 0 ? to[c] + hidden[c] : hidden[c];
+  return {row.token, row.position >= spoilt_after_ ? std::numeric_limits<float>::quiet_NaN() : 0};
+}
+
 // What `sample` leaves for a row: a target, or what the model draws.
 SampledToken FakeBackend::result_of(const PassRow& row) {
+  if (options_.pooled_cols > 0) return pool(row);
   const std::vector<int32_t> tokens = tokens_before(row);
   if (row_has_target(row)) {
     if (row.position >= spoilt_after_) return {row.target, std::numeric_limits<float>::quiet_NaN()};
@@ -240,7 +257,7 @@ void FakeBackend::advance(uint32_t pass, size_t r) {
   const uint32_t position = row.position + 1;
   const FinishReason finish = finish_of(end_rule_of(slot), sampled, position);
   output = {1, 0, row.slot, sampled.token, sampled.log_probability, position, finish};
-  if (row_has_target(row)) return;
+  if (row_has_target(row) || options_.pooled_cols > 0) return;
   const uint32_t at = slot.history_length++;
   if (keeps_token(slot.extras, at, options_.context)) own_.history_of(row.slot)[at] = sampled.token;
   row.token = sampled.token;

@@ -26,6 +26,8 @@ using ToyModel = std::function<SampledToken(const SequenceSlot& slot, std::span<
 ToyModel hashing_model(int32_t vocab_size, int32_t eos = 0, uint32_t eos_period = 0);
 // The log-probability that the fake backend gives `target` after `tokens`.
 float toy_log_probability(std::span<const int32_t> tokens, int32_t target);
+// The hidden state that the fake backend gives the last of `tokens`.
+std::vector<float> toy_hidden_state(std::span<const int32_t> tokens, uint32_t cols);
 // Repeats `script` forever, for any prompt of `prompt_length` tokens.
 ToyModel scripted_model(size_t prompt_length, std::vector<int32_t> script);
 
@@ -37,6 +39,7 @@ struct FakeBackendOptions {
   bool check = true;          // checks each pass: positions, sharing of blocks, histories
   uint32_t stop_latency = 0;  // passes that still run after the one during which a stop was requested
   uint32_t vocab = 300;
+  uint32_t pooled_cols = 0;  // > 0: pools toy_hidden_state() instead of drawing tokens
 };
 
 class FakeBackend final : public Backend {
@@ -64,7 +67,7 @@ class FakeBackend final : public Backend {
   void fail_before_launch(uint64_t launch) {
     fail_before_launch_ = launch;
   }  // likewise, before the launch has begun
-  // Targets after this position get no finite log-probability.
+  // Targets and hidden states after this position are not finite.
   void spoil_scores_after(uint32_t position) { spoilt_after_ = position; }
   void before_each_pass(std::function<void()> call) { before_pass_ = std::move(call); }
   // Called on the loop's thread when a launch returns.
@@ -91,6 +94,7 @@ class FakeBackend final : public Backend {
   void check_history(const PassRow& row, std::span<const int32_t> tokens) const;
   int32_t next_allowed(const PassRow& row, int32_t token);
   SampledToken result_of(const PassRow& row);
+  SampledToken pool(const PassRow& row);
   void advance(uint32_t pass, size_t r);
 
   ToyModel model_;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -33,7 +34,8 @@ class SteppedLoop {
   // Adds the request to the loop and collects its events.
   size_t add(const Request& request) {
     const size_t index = answers.size();
-    PreparedRequest prepared = prepare_request(request, request.prompt_ids, {kVocabulary, context_, {}});
+    PreparedRequest prepared = prepare_request(
+        request, request.prompt_ids, {kVocabulary, context_, {}, pooling, backend.limits().pooled_cols});
     answers.emplace_back();
     const auto channel = std::make_shared<Channel>(signals, [this, index](const RequestEvent& event) {
       if (on_event) on_event(event);
@@ -99,6 +101,7 @@ class SteppedLoop {
   std::vector<std::shared_ptr<Channel>> channels;
   std::vector<size_t> ended;  // in order of their ends
   std::function<void(const RequestEvent&)> on_event;
+  std::optional<PoolingConfig> pooling;  // requests are for embeddings
 };
 
 inline Request request(size_t prompt, int max_tokens, int32_t token = 1) {

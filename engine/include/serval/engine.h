@@ -118,6 +118,11 @@ struct Request {
   bool reuse_prefix = true;
   // false: no drafts (EngineOptions::speculation). They never show in the answer.
   bool speculative = true;
+  // Of engines for embeddings. The embedding's first `dimensions` values, 1 to the model's hidden size, for
+  // models that are trained so that these suffice; 0: all.
+  int dimensions = 0;
+  // Whether the embedding is scaled to a length of 1, once it is cut; unset: ModelInfo::normalizes.
+  std::optional<bool> normalize = {};
   // KV blocks are shared only among requests with the same salt. Otherwise a client could find out, from the
   // time to the first token, which prompts other clients have sent. Up to 256 bytes; empty: shared among all
   // requests without a salt.
@@ -179,6 +184,7 @@ struct Response {
   // One for each token of the prompt from Request::prompt_logprobs_from on, of a request's first answer only;
   // empty if none were requested.
   std::vector<PromptLogprob> prompt_logprobs;
+  std::vector<float> embedding;  // of the prompt, in engines for embeddings; else empty
   int prompt_tokens = 0;
   int cached_tokens = 0;  // number of these that were already in the KV cache
   Finish finish = Finish::kNone;
@@ -313,6 +319,13 @@ struct EngineOptions {
   // the default: fp8 where the checkpoint stores all of these matrices so and the run takes it, else bf16.
   std::string weights = {};
   std::string lm_head = {};
+  // true: the engine computes embeddings, with weights in bf16 and on one GPU or the host, and generates
+  // nothing; the LM head is not loaded. Unset: if the model's files say how its embeddings are made
+  // (sentence-transformers' modules.json; pooling_type in a GGUF file).
+  std::optional<bool> embeddings = {};
+  // Which hidden states, after the final norm, an embedding is made of: last | mean | cls (that of the last
+  // token, the mean of all, that of the first). Empty: as the model's files say, else last.
+  std::string pooling = {};
   int context = 0;         // tokens per sequence; 0: min(model's maximum, 4096)
   int max_sequences = 16;  // running together; up to 1024. Others wait
   // Bytes for keys and values; must suffice for one full context. 0: enough for max_sequences full contexts.
@@ -383,6 +396,8 @@ struct ModelInfo {
   int64_t num_parameters = 0;
   int64_t weight_bytes_per_token = 0;  // bytes of the weights that one token reads
   int64_t kv_bytes_per_token = 0;
+  std::string pooling;      // last, mean or cls: the engine computes embeddings; "": it generates
+  bool normalizes = false;  // embeddings have a length of 1 unless Request::normalize says otherwise
   std::string policy;
   int gpus = 1;  // GPUs that share the model
   int sms = 0;
@@ -460,7 +475,7 @@ class Engine {
 
   // Queues the request and returns at once. Its events come from the handle, or go to `sink` if one is given.
   // Errors: kUsage for parameters out of range, for a prompt that is empty or does not fit into the context,
-  // and after shutdown().
+  // in an engine for embeddings for max_tokens other than 0, and after shutdown().
   RequestHandle submit(const Request& request, EventSink sink = {});
   // Queues all requests before any joins, or none of them. The error names the request: "requests[3]: …".
   std::vector<RequestHandle> submit(std::span<const Request> requests);
@@ -474,6 +489,13 @@ class Engine {
   // request whose logits are not finite finishes as kError; the others continue.
   std::vector<Response> decode_batch(std::span<const Request> requests, const TokenCallback& on_token = {},
                                      const ResponseCallback& on_response = {});
+
+  // Computes the embeddings of the requests' prompts (Response::embedding), together with all other requests
+  // of the engine. Nothing is generated: the requests' max_tokens is taken as 0, and n must be 1. A prompt
+  // may fill the whole context. Responses are in the order of the requests. The bits of an embedding do not
+  // depend on the other requests, nor on what the KV cache has. Errors as decode_batch(), and kUsage for an
+  // engine that generates. A request whose hidden states are not finite finishes as kError.
+  std::vector<Response> embed(std::span<const Request> requests);
 
   // Writes a trace of what each SM did in the last `tokens` tokens (0: EngineOptions::trace_tokens), at most
   // those of the last launch, as Chrome trace events: to a file that ends in .json, or in .json.gz, which is
