@@ -30,6 +30,7 @@ constexpr Command kCommands[] = {
     {"generate", "continue one or several prompts", run_generate},
     {"chat", "talk with the model", run_chat},
     {"serve", "answer requests over HTTP, as OpenAI's clients make them", run_serve},
+    {"embed", "print the embeddings of texts", run_embed},
     {"score", "print the log-probabilities of texts", run_score},
     {"schedule", "compile a model and print the program or its statistics", run_schedule},
     {"validate", "prove that a program may run, or print why not", run_validate},

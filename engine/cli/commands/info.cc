@@ -227,6 +227,7 @@ int run_info(const Arguments& arguments) {
     write_stdout(set.help());
     return 0;
   }
+  options.embeddings = false;  // the facts are those of the whole model
   const ModelSource source = find_model(options);
   ordered_json facts = {
       {"serval", program_facts()}, {"machine", machine_facts()}, {"model", model_facts(source)}};

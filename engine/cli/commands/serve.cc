@@ -44,6 +44,7 @@ struct Flags {
   double drain_timeout_s = 60;
   std::string request_log;
   bool restart_on_fault = false;
+  bool embeddings = false, no_embeddings = false;
 
   Flags() { server.service.timeout = std::chrono::seconds(600); }
 
@@ -51,6 +52,7 @@ struct Flags {
     declare_server(set);
     declare_limits(set);
     declare_engine(set, engine);
+    declare_embeddings(set);
     declare_max_sequences(set, engine);
     declare_capacity(set, engine);
     declare_speculation(set, engine);
@@ -77,6 +79,7 @@ struct Flags {
 
  private:
   void declare_server(FlagSet& set);
+  void declare_embeddings(FlagSet& set);
   void declare_parsers(FlagSet& set);
   void declare_limits(FlagSet& set);
 };
@@ -131,6 +134,16 @@ void Flags::declare_parsers(FlagSet& set) {
             [this, one_of, reasoning](const FlagValue& v) {
               server.service.reasoning_parser = one_of(v, reasoning);
             });
+}
+
+void Flags::declare_embeddings(FlagSet& set) {
+  set.group("Embeddings");
+  set.toggle("--embeddings",
+             "compute embeddings, and generate nothing. Default: if the model's files say how its embeddings "
+             "are made",
+             embeddings);
+  set.toggle("--no-embeddings", "generate, whatever the model's files say", no_embeddings);
+  declare_pooling(set, engine);
 }
 
 void Flags::declare_limits(FlagSet& set) {
@@ -205,8 +218,9 @@ Ending serve_model(server::Server& server, const Flags& flags) {
                   [] { log_info("no request is taken any more; those that run or wait are answered"); });
   server.service().attach(engine);
   const ModelInfo& info = engine.info();
-  log_info(fmt::format("ready: {} on {}, {} sequences of {} tokens", info.name, info.backend,
-                       info.max_sequences, info.context));
+  log_info(fmt::format("ready: {} on {}, {} sequences of {} tokens{}", info.name, info.backend,
+                       info.max_sequences, info.context,
+                       info.pooling.empty() ? "" : fmt::format("; embeddings, pooling {}", info.pooling)));
   const auto outcome = server.wait();
   server.service().detach();
   return {server.port(), outcome == server::Service::Outcome::kFault ? server.service().fault() : ""};
@@ -252,6 +266,10 @@ int run_serve(const Arguments& arguments) {
     write_stdout(set.help());
     return 0;
   }
+  if (flags.embeddings && flags.no_embeddings)
+    throw Error(ErrorKind::kUsage, "--embeddings and --no-embeddings: set either, not both");
+  flags.engine.embeddings.reset();
+  if (flags.embeddings || flags.no_embeddings) flags.engine.embeddings = flags.embeddings;
   const Ending ending = serve(flags);
   if (ending.fault.empty()) return 0;
   // A signal that arrived meanwhile asks to end.

@@ -10,6 +10,7 @@
 #include "engine/grammar/gbnf_parser.h"
 #include "engine/grammar/json_schema.h"
 #include "engine/runtime/options.h"
+#include "models/pooling.h"
 #include "models/tokenizer/chat_template.h"
 #include "vm/base/json_file.h"
 #include "vm/program.h"
@@ -101,8 +102,18 @@ void declare_model(FlagSet& flags, EngineOptions& options) {
               "weights made from SEED instead of a checkpoint's; a preset needs it",
               [&options](const FlagValue& v) { options.random_weights = parse_unsigned(v, UINT64_MAX); });
   declare_weight_formats(flags, options);
+  options.embeddings = false;
   flags.toggle("--allow-nonfinite", "load weights that are NaN or infinite, or too large for bf16",
                options.allow_nonfinite);
+}
+
+void declare_pooling(FlagSet& flags, EngineOptions& options) {
+  flags.value(
+      "--pooling", "NAME",
+      fmt::format("what embeddings are made of: {}: the last token's hidden state, the mean of all, or "
+                  "the first token's. Default: as the model's files say, else last",
+                  listed<Pooling>()),
+      [&options](const FlagValue& v) { options.pooling = name_of(parse_enumerator<Pooling>(v)); });
 }
 
 void declare_context(FlagSet& flags, EngineOptions& options) {

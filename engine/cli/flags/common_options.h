@@ -32,8 +32,11 @@ inline constexpr int kMaxContext =
 void declare_model_name(FlagSet& flags, std::string& model);
 // --weights, --lm-head.
 void declare_weight_formats(FlagSet& flags, EngineOptions& options);
-// -m, --random-weights, --weights, --lm-head, --allow-nonfinite: selects the model.
+// -m, --random-weights, --weights, --lm-head, --allow-nonfinite: selects the model, which generates:
+// embeddings become false.
 void declare_model(FlagSet& flags, EngineOptions& options);
+// --pooling, for commands that compute embeddings.
+void declare_pooling(FlagSet& flags, EngineOptions& options);
 // -c.
 void declare_context(FlagSet& flags, EngineOptions& options);
 // --gpus.
