@@ -58,8 +58,9 @@ struct Piece {
   const std::vector<int32_t>* prompt_token_ids = nullptr;  // null: not listed
   bool with_prompt = false;                                // `prompt_logprobs`
   std::vector<TokenLogprob> prompt = {};                   // the prompt's tokens
-  std::string finish_reason = {};                          // empty: more pieces follow
-  StopReason stop_reason = {};                             // vLLM's
+  std::vector<float> embedding = {};
+  std::string finish_reason = {};  // empty: more pieces follow
+  StopReason stop_reason = {};     // vLLM's
 };
 
 struct AnswerIdentity {

@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "engine/server/api/embedding_writer.h"
 #include "engine/server/api/message_writer.h"
 #include "engine/server/api/response_writer.h"
 
@@ -60,6 +61,7 @@ std::string AnswerWriter::error(const ApiError& error) {
 std::unique_ptr<AnswerWriter> make_answer_writer(const TextRequest& request, const AnswerIdentity& identity) {
   if (request.path == TextPath::kResponses) return make_response_writer(request, identity);
   if (request.path == TextPath::kMessages) return make_message_writer(request, identity);
+  if (request.path == TextPath::kEmbeddings) return make_embedding_writer(request, identity);
   return std::make_unique<ChoiceWriter>(request, identity);
 }
 

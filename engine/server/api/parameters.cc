@@ -228,6 +228,7 @@ bool is_of(const Neutral& member, TextPath path) {
     case TextPath::kResponses:
       return member.responses;
     case TextPath::kMessages:
+    case TextPath::kEmbeddings:
       break;
   }
   return false;

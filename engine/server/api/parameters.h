@@ -10,7 +10,7 @@
 
 namespace serval::server {
 
-enum class TextPath { kCompletions, kChat, kResponses, kMessages };
+enum class TextPath { kCompletions, kChat, kResponses, kMessages, kEmbeddings };
 
 struct Parameter {
   std::string_view name;

@@ -194,17 +194,28 @@ ChatOptions read_chat_options(const BodyFields& fields, const std::string& body)
   return options;
 }
 
-std::vector<Prompt> parse_prompts(const json& value) {
+std::vector<Prompt> parse_prompts(const json& value, const std::string& name, size_t most) {
   const bool several = value.is_array() && !value.empty() && (value[0].is_string() || value[0].is_array());
-  if (!several) return {parse_prompt(value, "prompt")};
-  if (value.size() > api_limit::kPrompts)
-    refuse_parameter("prompt", fmt::format("{} prompts; limit: {}", value.size(), api_limit::kPrompts));
+  if (!several) return {parse_prompt(value, name)};
+  if (value.size() > most) refuse_parameter(name, fmt::format("{} {}s; limit: {}", value.size(), name, most));
   std::vector<Prompt> prompts;
   for (size_t i = 0; i < value.size(); ++i) {
-    if (value[i].type() != value[0].type()) refuse_parameter("prompt", kExpected);
-    prompts.push_back(parse_prompt(value[i], fmt::format("prompt[{}]", i)));
+    if (value[i].type() != value[0].type()) refuse_parameter(name, kExpected);
+    prompts.push_back(parse_prompt(value[i], fmt::format("{}[{}]", name, i)));
   }
   return prompts;
+}
+
+int read_truncation(const BodyFields& fields) {
+  const auto kept = fields.integer("truncate_prompt_tokens", -1, INT32_MAX);
+  if (kept == 0) refuse_parameter("truncate_prompt_tokens", "0; limit: -1, or 1 to the context less one");
+  return static_cast<int>(kept.value_or(0));
+}
+
+std::string read_cache_salt(const BodyFields& fields) {
+  const auto salt = fields.text("cache_salt", api_limit::kSaltBytes);
+  if (salt && salt->empty()) refuse_parameter("cache_salt", "an empty string; expected at least 1 byte");
+  return salt.value_or("");
 }
 
 std::vector<ChatMessage> parse_messages(const json& value) {

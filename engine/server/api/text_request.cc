@@ -9,6 +9,7 @@
 #include "nlohmann/json.hpp"
 
 #include "engine/server/api/body_fields.h"
+#include "engine/server/api/embedding_request.h"
 #include "engine/server/api/limits.h"
 #include "engine/server/api/message_request.h"
 #include "engine/server/api/model_name.h"
@@ -31,7 +32,7 @@ void read_prompts(TextRequest& request, const BodyFields& fields) {
   if (request.path == TextPath::kChat) {
     request.prompts = {parse_messages(*value)};
   } else {
-    request.prompts = parse_prompts(*value);
+    request.prompts = parse_prompts(*value, name, api_limit::kPrompts);
   }
 }
 
@@ -89,12 +90,6 @@ std::vector<std::string> read_bad_words(const BodyFields& fields) {
   return fields.filled_texts("bad_words", api_limit::kBadWords, api_limit::kBadWordBytes);
 }
 
-std::string read_cache_salt(const BodyFields& fields) {
-  const auto salt = fields.text("cache_salt", api_limit::kSaltBytes);
-  if (salt && salt->empty()) refuse_parameter("cache_salt", "an empty string; expected at least 1 byte");
-  return salt.value_or("");
-}
-
 // `n` and `best_of`. Needs `stream`.
 void read_answers(TextRequest& request, const BodyFields& fields) {
   const int64_t n = fields.integer("n", 1, api_limit::kAnswers).value_or(1);
@@ -109,12 +104,6 @@ void read_answers(TextRequest& request, const BodyFields& fields) {
                      "more than n is not possible with stream: the best are known only at the end");
   request.answers = static_cast<int>(n);
   request.request.n = static_cast<int>(best_of);
-}
-
-int read_truncation(const BodyFields& fields) {
-  const auto kept = fields.integer("truncate_prompt_tokens", -1, INT32_MAX);
-  if (kept == 0) refuse_parameter("truncate_prompt_tokens", "0; limit: -1, or 1 to the context less one");
-  return static_cast<int>(kept.value_or(0));
 }
 
 int read_min_tokens(const BodyFields& fields, int max_tokens) {
@@ -210,6 +199,7 @@ void check_unconstrained(const TextRequest& request) {
 }  // namespace
 
 TextRequest parse_text_request(const std::string& body, TextPath path, const ModelDefaults& defaults) {
+  if (path == TextPath::kEmbeddings) return parse_embedding_request(body, defaults);
   const json parsed = parse_body(body);
   const BodyFields fields(parsed);
   TextRequest request{.path = path};

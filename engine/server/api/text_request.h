@@ -1,5 +1,5 @@
-// Requests of /v1/completions, /v1/chat/completions, /v1/responses and /v1/messages, parsed and checked, with
-// prompts not yet encoded.
+// Requests of /v1/completions, /v1/chat/completions, /v1/responses, /v1/messages and /v1/embeddings, parsed
+// and checked, with prompts not yet encoded.
 #pragma once
 
 #include <cstdint>
@@ -54,6 +54,7 @@ struct TextRequest {
   // max_tokens; 0: all.
   int truncate_prompt_tokens = 0;
   bool counts_only = false;  // the prompt is only encoded to count its tokens, so it may exceed the context
+  bool base64 = false;       // embeddings are written in base64
   std::string user = {};
   RequestTools tools = {};
   // The parameter that states the format of the text, for messages about it.

@@ -90,12 +90,17 @@ void check_ids(const Request& request, const ModelInfo& info) {
   for (const int32_t id : request.stop_token_ids) check_id(id, "stop_token_ids", info);
 }
 
+// Tokens that a prompt may have: an answer needs room for one more.
+int most_tokens(const ModelInfo& info) {
+  return info.pooling.empty() ? info.context - 1 : info.context;
+}
+
 void check_length(const std::vector<int32_t>& ids, const std::string& name, const ModelInfo& info) {
-  const auto context = static_cast<size_t>(info.context);
-  if (ids.size() >= context) {
-    throw ApiError(
-        400, "context_length_exceeded",
-        fmt::format("{}: {} tokens; limit: {} (context {})", name, ids.size(), context - 1, context), name);
+  const int most = most_tokens(info);
+  if (ids.size() > static_cast<size_t>(most)) {
+    throw ApiError(400, "context_length_exceeded",
+                   fmt::format("{}: {} tokens; limit: {} (context {})", name, ids.size(), most, info.context),
+                   name);
   }
   for (const int32_t id : ids) check_id(id, name, info);
 }
@@ -105,13 +110,33 @@ bool truncate(std::vector<int32_t>& ids, const TextRequest& text, const ModelInf
   constexpr const char* kName = "truncate_prompt_tokens";
   const int asked = text.truncate_prompt_tokens;
   if (asked == 0) return false;
-  if (asked >= info.context)
-    refuse_parameter(kName, fmt::format("{}; limit: {} (context {})", asked, info.context - 1, info.context));
-  const int answer = std::clamp(text.request.max_tokens, 1, info.context - 1);
+  const int most = most_tokens(info);
+  if (asked > most)
+    refuse_parameter(kName, fmt::format("{}; limit: {} (context {})", asked, most, info.context));
+  const int answer = std::clamp(text.request.max_tokens, info.context - most, info.context - 1);
   const auto kept = static_cast<size_t>(asked > 0 ? asked : info.context - answer);
   if (ids.size() <= kept) return false;
   ids.erase(ids.begin(), ids.end() - static_cast<std::ptrdiff_t>(kept));
   return true;
+}
+
+// An engine either generates or computes embeddings.
+void check_runner(const ModelInfo& info, const TextRequest& text) {
+  const bool wants_embeddings = text.path == TextPath::kEmbeddings;
+  if (wants_embeddings == !info.pooling.empty()) {
+    if (text.request.dimensions > info.hidden_size) {
+      refuse_parameter("dimensions", fmt::format("{}; limit: 1 to {} (the model's hidden size)",
+                                                 text.request.dimensions, info.hidden_size));
+    }
+    return;
+  }
+  if (text.counts_only) return;
+  throw ApiError(400, "unsupported_model",
+                 wants_embeddings
+                     ? "this server generates texts; serval serve --embeddings computes embeddings"
+                     : "this server computes embeddings, at /v1/embeddings; serval serve "
+                       "--no-embeddings generates texts",
+                 "model");
 }
 
 const char* name_of_prompt(TextPath path) {
@@ -120,6 +145,7 @@ const char* name_of_prompt(TextPath path) {
     case TextPath::kMessages:
       return "messages";
     case TextPath::kResponses:
+    case TextPath::kEmbeddings:
       return "input";
     case TextPath::kCompletions:
       break;
@@ -211,6 +237,7 @@ std::vector<int32_t> encode_prompt(const Engine& engine, const Prompt& prompt, c
 }
 
 EncodedRequest encode(const Engine& engine, TextRequest text, const AnswerFormats& formats) {
+  check_runner(engine.info(), text);
   set_tools(text, formats);
   EncodedRequest encoded{.text = std::move(text), .prompts = {}, .echoes = {}, .shape = {}};
   Request& asked = encoded.text.request;

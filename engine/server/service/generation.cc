@@ -272,7 +272,8 @@ void Generation::on_finish(size_t prompt, size_t index, const Response& response
   answer.stopped = response.finish == Finish::kStop;
   deliver(index, answer.pieces.finish());
   if (answer.pieces.counts_tokens()) usage_.reasoning_tokens += answer.pieces.reasoning_tokens();
-  last_reason_ = reason_of(response.finish);
+  last_reason_ = request_.text.path == TextPath::kEmbeddings ? "stop" : reason_of(response.finish);
+  answer.whole.embedding = response.embedding;
   const bool calls = last_reason_ == "stop" && answer.pieces.has_calls();
   const std::string shown_reason = calls ? "tool_calls" : last_reason_;
   StopReason stop_reason;

@@ -23,6 +23,7 @@ constexpr Route kRoutes[] = {
     {"POST", "/v1/chat/completions", Action::kChat, true},
     {"POST", "/v1/responses", Action::kResponses, true},
     {"POST", "/v1/messages", Action::kMessages, true},
+    {"POST", "/v1/embeddings", Action::kEmbeddings, true},
     {"POST", "/v1/messages/count_tokens", Action::kCountTokens, true},
     {"POST", "/tokenize", Action::kTokenize, true},
     {"POST", "/detokenize", Action::kDetokenize, true},

@@ -19,6 +19,7 @@ enum class Action {
   kChat,
   kResponses,
   kMessages,
+  kEmbeddings,
   kCountTokens,
   kTokenize,
   kDetokenize,

@@ -36,10 +36,11 @@ int64_t unix_seconds() {
 }
 
 std::string new_answer_id(TextPath path) {
-  return new_request_id(path == TextPath::kChat        ? "chatcmpl-"
-                        : path == TextPath::kResponses ? "resp_"
-                        : path == TextPath::kMessages  ? "msg_"
-                                                       : "cmpl-");
+  return new_request_id(path == TextPath::kChat         ? "chatcmpl-"
+                        : path == TextPath::kResponses  ? "resp_"
+                        : path == TextPath::kMessages   ? "msg_"
+                        : path == TextPath::kEmbeddings ? "embd-"
+                                                        : "cmpl-");
 }
 
 // True if the path is served over spare connections, too, so that operators can still reach it.
@@ -199,6 +200,8 @@ void Service::handle(const std::shared_ptr<Exchange>& exchange) {
     case Action::kMessages:
       check_anthropic_version(request);
       return take_text(exchange, TextPath::kMessages, path, *key);
+    case Action::kEmbeddings:
+      return take_text(exchange, TextPath::kEmbeddings, path, *key);
     case Action::kCountTokens:
       check_anthropic_version(request);
       return answer_on_worker(
