@@ -63,6 +63,8 @@ void add_request(nb::module_& m) {
       .def_rw("n", &Request::n)
       .def_rw("priority", &Request::priority)
       .def_rw("deadline_ms", &Request::deadline_ms)
+      .def_rw("dimensions", &Request::dimensions)
+      .def_rw("normalize", &Request::normalize)
       .def_rw("reuse_prefix", &Request::reuse_prefix)
       .def_rw("speculative", &Request::speculative);
 }
@@ -89,6 +91,8 @@ void add_response(nb::module_& m) {
           [](nb::handle self) { return view(self, nb::cast<const Response&>(self).log_probabilities); })
       .def_ro("top_logprobs", &Response::top_logprobs)
       .def_ro("prompt_logprobs", &Response::prompt_logprobs)
+      .def_prop_ro("embedding",
+                   [](nb::handle self) { return view(self, nb::cast<const Response&>(self).embedding); })
       .def_ro("prompt_tokens", &Response::prompt_tokens)
       .def_ro("cached_tokens", &Response::cached_tokens)
       .def_prop_ro("finish", [](const Response& r) { return name_of(r.finish); })

@@ -14,6 +14,7 @@ from serval._engine import bundled_model
 from serval._errors import Error
 from serval._serval import version as __version__
 from serval.async_llm import AsyncLLM
+from serval.embeddings import EmbeddingOutput, EmbeddingRequestOutput, PoolingParams
 from serval.llm import LLM
 from serval.outputs import CompletionOutput, Logprob, RequestOutput
 from serval.program import Program, Violation, compile, read_program
@@ -24,9 +25,12 @@ from serval.trace import Trace, read_trace
 __all__ = [
     "AsyncLLM",
     "CompletionOutput",
+    "EmbeddingOutput",
+    "EmbeddingRequestOutput",
     "Error",
     "LLM",
     "Logprob",
+    "PoolingParams",
     "Program",
     "RequestOutput",
     "SamplingParams",

@@ -22,6 +22,9 @@ ALIASES = {
     "max_num_batched_tokens": "max_batch_tokens",
 }
 
+# Values of vLLM's option `runner`: whether the engine computes embeddings; None: if the model's files say how.
+RUNNERS = {"auto": None, "generate": False, "pooling": True}
+
 _loaded: weakref.WeakSet[_serval.Engine] = weakref.WeakSet()
 
 
@@ -44,6 +47,10 @@ def options_of(model: str, options: Mapping[str, Any]) -> _serval.EngineOptions:
             name, value = "speculation", speculation_of(value)
         if name == "tensor_parallel_size":
             name, value = "gpus", list(range(value)) if value > 1 else []
+        if name == "runner":
+            if value not in RUNNERS:
+                raise Error(f"runner: {value!r}; expected one of {', '.join(RUNNERS)}", USAGE)
+            name, value = "embeddings", RUNNERS[value]
         if not hasattr(out, name):
             raise Error(f"{given}: no such option; help(serval.LLM) lists them", USAGE)
         try:

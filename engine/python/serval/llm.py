@@ -8,9 +8,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Callable, Sequence
 
-from serval import _engine, _serval, _weights, scores
+from serval import _engine, _serval, _weights, embeddings, scores
 from serval._engine import Message, Prompt
+from serval._errors import USAGE, Error
 from serval._weights import Running, Weights
+from serval.embeddings import EmbeddingRequestOutput, PoolingParams
 from serval.outputs import RequestOutput, output_of
 from serval.sampling_params import SamplingParams
 from serval.scores import Text, TextScore
@@ -26,8 +28,10 @@ class LLM:
         options: by name, those of the C++ API's `EngineOptions` (docs/python.md lists them): `context`,
             `max_sequences`, `max_batch_tokens`, `kv_cache_memory`, `batch_invariant`, `backend`, `threads`, `gpus`,
             `random_weights`, `weights` and `lm_head` ("fp8": 8-bit weights), `trace_tokens`, …; or by vLLM's names `max_model_len`, `max_num_seqs`,
-            `max_num_batched_tokens`, `tensor_parallel_size`, `speculative_config`: {"method": "ngram",
-            "num_speculative_tokens": 7, "prompt_lookup_min": 2, "prompt_lookup_max": 4}.
+            `max_num_batched_tokens`, `tensor_parallel_size`, `runner` ("pooling": for `embed`; "generate"; "auto": for `embed`
+            if the model's files say how its embeddings are made), `speculative_config` ({"method": "ngram",
+            "num_speculative_tokens": 7, "prompt_lookup_min": 2, "prompt_lookup_max": 4}). `pooling` ("last", "mean", "cls")
+            replaces what the files say.
 
     All calls are thread-safe; requests of several threads run together. Ctrl-C cancels a call's requests and raises
     KeyboardInterrupt. A process that is forked cannot use its parent's LLM and gets an `Error`.
@@ -82,6 +86,29 @@ class LLM:
         windows = [scores.windows_of(self._engine, text) for text in scores.texts_of(texts)]
         with _progress(sum(map(len, windows)), use_tqdm) as on_change:
             return scores.run(self._engine, windows, on_change)
+
+    def embed(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        *,
+        use_tqdm: bool = False,
+        pooling_params: PoolingParams | Sequence[PoolingParams] | None = None,
+    ) -> list[EmbeddingRequestOutput]:
+        """Embeddings of the prompts, all together and in the same order. Needs `LLM(…, runner="pooling")`.
+
+        A prompt is a text or a list of token ids. `pooling_params` is for all prompts or one for each.
+
+        Raises:
+            Error: for a prompt that is longer than the context, and for an LLM that generates.
+        """
+        if not self.info.pooling:
+            raise Error('embed: this LLM generates; load the model with runner="pooling"', USAGE)
+        listed = _prompts(prompts)
+        params = embeddings.params_for(len(listed), pooling_params)
+        requests = [embeddings.request_for(prompt, p) for prompt, p in zip(listed, params)]
+        with _progress(len(requests), use_tqdm) as on_change:
+            responses = _serval.run(self._engine, requests, on_change)
+        return [embeddings.output_of(prompt, response[0]) for prompt, response in zip(listed, responses)]
 
     def tokenize(self, text: str, *, add_special_tokens: bool = True, special: bool = True) -> list[int]:
         """Ids of a text. Control tokens that it names mean these tokens if `special`, else they are text."""
