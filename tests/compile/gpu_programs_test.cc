@@ -1,7 +1,9 @@
 // The programs into which a model is compiled for a GPU: their arithmetic classes and row limits.
 #include "engine/compile/gpu_programs.h"
 
+#include <algorithm>
 #include <string>
+#include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -57,6 +59,30 @@ TEST(GpuPrograms, UseTileOrderIfBatchInvariant) {
   EXPECT_EQ(programs_of(model, {.context = 300, .batch_invariant = true}), "1o 16t");
   EXPECT_EQ(programs_of(model, {.context = 300, .rows = 300, .batch_invariant = true}),
             "1o 64t 128t 256t 300t");
+}
+
+// Embeddings are of one arithmetic class, and kernels that pool have no tile order. Each program has a
+// kernel.
+TEST(GpuPrograms, OfModelsThatPoolMultiplyTilesAndHaveKernels) {
+  LlamaConfig model = of_widths(128, 192);
+  model.pools = true;
+  const ProgramLimits limits{.context = 300, .rows = 300, .batch_invariant = true};
+  EXPECT_EQ(programs_of(model, limits), "64t 128t 256t 300t");
+  Machine machine = h200_machine();
+  machine.sms = 4;
+  LlamaConfig narrow = of_widths(96, 176);
+  narrow.pools = true;
+  for (const auto& [config, of] :
+       {std::pair(model, limits), std::pair(narrow, ProgramLimits{.context = 300})}) {
+    const ProgramSet set = compile_gpu_programs(config, machine, of, {});
+    for (const Program* program : set.outlines()) {
+      const auto runs_it = [&](const KernelTraits& kernel) { return runs(kernel, *program); };
+      EXPECT_TRUE(std::ranges::any_of(kernels(), runs_it)) << program->limits.rows;
+      for (const KernelTraits& kernel : kernels()) {
+        EXPECT_TRUE(!runs_it(kernel) || kernel.pools) << kernel.name;
+      }
+    }
+  }
 }
 
 TEST(GpuPrograms, UseTilesForASingleRowWithoutATileOrderKernel) {

@@ -316,6 +316,109 @@ TEST(BundledModel, ScoresATextWithTheSameBitsHoweverItIsRead) {
   EXPECT_EQ(engine().decode_batch(many).back().prompt_logprobs, expected);
 }
 
+EngineOptions embedding_options(const char* pooling) {
+  EngineOptions options = host_options();
+  options.embeddings = true;
+  options.pooling = pooling;
+  return options;
+}
+
+std::vector<std::vector<float>> embeddings_of(const std::vector<Request>& requests,
+                                              const EngineOptions& options) {
+  Engine embedder = Engine::load(options);
+  std::vector<std::vector<float>> embeddings;
+  for (const Response& response : embedder.embed(requests)) {
+    EXPECT_EQ(response.finish, Finish::kLength) << response.error;
+    embeddings.push_back(response.embedding);
+  }
+  return embeddings;
+}
+
+// In pieces, in any order of the instructions, and checked against their footprints.
+TEST(BundledModel, EmbedsTextsWithTheSameBitsHoweverTheyAreRead) {
+  std::vector<Request> requests = sixteen_requests();
+  requests.resize(6);
+  for (const char* pooling : {"last", "mean", "cls"}) {
+    SCOPED_TRACE(pooling);
+    EngineOptions options = embedding_options(pooling);
+    options.max_batch_tokens = 512;
+    const std::vector<std::vector<float>> expected = embeddings_of(requests, options);
+    ASSERT_EQ(expected.front().size(), 256U);
+    options.max_batch_tokens = 7;
+    options.max_sequences = 3;
+    EXPECT_EQ(embeddings_of(requests, options), expected);
+    options.interleaving = 5;
+    options.checked = true;
+    EXPECT_EQ(embeddings_of(requests, options), expected);
+  }
+}
+
+// Reads `prompt` in passes of `chunk` rows in an arithmetic class, and returns the sum of its hidden states.
+std::vector<float> pooled(const std::vector<int32_t>& prompt, size_t chunk, uint32_t tile_rows) {
+  const ModelSource source = find_model("");
+  const std::shared_ptr<const Model> model = source.model->pooling();
+  const auto weights = std::make_shared<const ModelWeights>(ModelWeights::load(source.files->path(), *model));
+  BackendOptions options;
+  options.limits = {.context = kContext, .sequences = 1, .rows = 128, .tile_rows = tile_rows};
+  options.limits.batch_invariant = tile_rows > 0;
+  const auto backend = make_host_backend(*model, weights, options);
+  StateBlock& state = backend->state();
+  for (uint32_t block = 0; block < backend->blocks_per_sequence(); ++block)
+    state.block_table[block] = static_cast<int32_t>(block);
+  state.slots[0].end_position = static_cast<uint32_t>(prompt.size());
+  for (size_t begin = 0; begin < prompt.size(); begin += chunk) {
+    std::fill(std::begin(state.rows), std::end(state.rows), PassRow{});
+    for (size_t position = begin; position < std::min(prompt.size(), begin + chunk); ++position) {
+      state.rows[position - begin] = {.active = 1,
+                                      .wants_logits = 1,
+                                      .slot = 0,
+                                      .token = prompt[position],
+                                      .position = static_cast<uint32_t>(position),
+                                      .adds = position > 0 ? 1U : 0U};
+    }
+    backend->run({.passes = 1, .reads_prompts = true}, {});
+  }
+  const std::span<const float> sum = state.pooled_of(0);
+  return {sum.begin(), sum.end()};
+}
+
+TEST(BundledModel, PoolsTheSameInBothArithmeticClassesButForRounding) {
+  const std::vector<int32_t> prompt =
+      engine().tokenize("The fox looked at the river, and so on. It was night.");
+  constexpr uint32_t kTileRows = 256;
+  const std::vector<float> vectors = pooled(prompt, 128, 0), tiles = pooled(prompt, 128, kTileRows);
+  EXPECT_EQ(pooled(prompt, 5, 0), vectors);
+  EXPECT_EQ(pooled(prompt, 5, kTileRows), tiles);
+  double off = 0, power = 0;
+  for (size_t i = 0; i < vectors.size(); ++i) {
+    off += std::pow(double{vectors[i]} - tiles[i], 2);
+    power += std::pow(vectors[i], 2);
+  }
+  EXPECT_LE(off, 1e-4 * power);
+  EXPECT_GT(power, 0);
+}
+
+TEST(BundledModel, AnEngineGeneratesOrComputesEmbeddings) {
+  Engine embedder = Engine::load(embedding_options(""));
+  EXPECT_EQ(embedder.info().pooling, "last");
+  EXPECT_TRUE(embedder.info().normalizes);
+  EXPECT_EQ(engine().info().pooling, "");
+  const auto error_of = [](auto&& call) -> std::string {
+    try {
+      call();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+      return error.what();
+    }
+    return "accepted";
+  };
+  const Request request{.prompt = "The fox"};
+  EXPECT_THAT(error_of([&] { embedder.generate(request); }),
+              ::testing::HasSubstr("max_tokens: -1; limit: 0: this engine computes embeddings"));
+  EXPECT_THAT(error_of([&] { engine().embed(std::span(&request, 1)); }),
+              ::testing::HasSubstr("embeddings: this engine generates"));
+}
+
 TEST(BundledModel, PenaltiesMakeAnAnswerRepeatItselfLess) {
   const auto different = [](const Request& request) {
     const std::vector<int32_t> tokens = engine().generate(request).tokens;
