@@ -98,6 +98,8 @@ class Conversation {
   uint32_t add_rows(const Sequence& sequence, uint32_t row, uint32_t most);
   void launch(std::vector<Sequence*> sequences, uint32_t passes);
   void plan(uint32_t passes);
+  bool pools() const { return program_.limits.pooled_cols > 0; }
+  float pooled(uint32_t slot) const;
   uint32_t room() const { return std::min(program_.limits.rows, logit_rows(program_.limits)); }
 
   const Program& program_;
@@ -118,7 +120,8 @@ uint32_t Conversation::add_rows(const Sequence& sequence, uint32_t row, uint32_t
                             .token = position < kPrompt
                                          ? prompt_token(sequence.slot, position, program_.limits.vocab)
                                          : sequence.drawn[position - kPrompt].token,
-                            .position = position};
+                            .position = position,
+                            .adds = pools() && position + 1 == known && position >= kPrompt ? 1U : 0U};
   }
   return count;
 }
@@ -156,10 +159,20 @@ void Conversation::launch(std::vector<Sequence*> sequences, uint32_t passes) {
       const OutputToken& token = output[size_t{pass} * program_.limits.rows + r];
       if (token.valid == 0) continue;
       for (Sequence* s : sequences) {
-        if (s->slot == token.slot) s->drawn.push_back({token.token, token.log_probability});
+        if (s->slot != token.slot) continue;
+        s->drawn.push_back({token.token, pools() ? pooled(s->slot) : token.log_probability});
       }
     }
   }
+}
+
+// A sum of the slot's pooled hidden states, in which each has another weight.
+float Conversation::pooled(uint32_t slot) const {
+  const uint32_t cols = program_.limits.pooled_cols;
+  const float* values = memory_.get<float>(state_tensor::kPooled) + size_t{slot} * cols;
+  float sum = 0;
+  for (uint32_t c = 0; c < cols; ++c) sum += values[c] * static_cast<float>(c + 1);
+  return sum;
 }
 
 // Neighbours come a pass later, and go a pass earlier; of a row a pass, they have passes between.
@@ -176,7 +189,8 @@ std::vector<Drawn> Conversation::run() {
       launch({&twin, &asked, &other}, 1);
     } else {
       if (together) launch({&twin}, 1);
-      launch({&asked}, asked.read < kPrompt ? 1 : std::min(how_.passes, left));
+      const bool is_single = asked.read < kPrompt || pools();  // a pass replaces what the last one has pooled
+      launch({&asked}, is_single ? 1 : std::min(how_.passes, left));
     }
   }
   return asked.drawn;

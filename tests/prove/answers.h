@@ -22,7 +22,7 @@ struct Circumstances {
 
 struct Drawn {
   int32_t token = 0;
-  float log_probability = 0;
+  float log_probability = 0;  // of programs that pool: a sum of what they have pooled
   friend bool operator==(const Drawn&, const Drawn&) = default;
 };
 

@@ -123,6 +123,7 @@ LlamaConfig model_of(const Program& original) {
     if (original.metadata.at("model") == model.name) config = model;
   }
   config.num_layers = std::stoi(original.metadata.at("layers"));
+  config.pools = original.limits.pooled_cols > 0;
   config.max_position = std::max(config.max_position, static_cast<int>(original.limits.max_context));
   return config;
 }

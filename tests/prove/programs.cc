@@ -57,7 +57,17 @@ const std::vector<Program>& small_programs() {
                                             {.sms = sms, .context = context, .rows = 1, .tile_order = true});
       for (const Compilation& how : compilations_for(sms)) out.push_back(compile_as(graph, how));
     }
-    // Programs of several rows, with as many blocks.
+    // Programs that pool hidden states: of vectors, and of tiles.
+    for (const uint32_t tile_rows : {0U, 32U}) {
+      LlamaConfig pools = tile_rows == 0 ? tiny_config() : tiny_parts_config();
+      pools.num_layers = 1;
+      pools.pools = true;
+      const uint32_t sms = tile_rows == 0 ? 3 : 2;
+      const Graph graph =
+          build_llama_graph(pools, {.sms = sms, .context = 200, .rows = 17, .tile_rows = tile_rows});
+      for (const Compilation& how : compilations_for(sms)) out.push_back(compile_as(graph, how));
+    }
+    // Programs of several rows, with as many blocks as a mask has words.
     LlamaConfig config = tiny_config();
     config.num_layers = 2;
     config.max_position = kBlocksOfMasks * kKvBlockTokens;
