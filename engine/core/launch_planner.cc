@@ -77,12 +77,15 @@ void LaunchPlanner::look_up_prefixes() {
 }
 
 // Limits `passes` to the number before the host has to decide something.
-uint32_t LaunchPlanner::passes_to_decision(uint32_t passes) const {
+uint32_t LaunchPlanner::passes_to_decision(uint32_t passes, uint32_t drafts) const {
   // Followers join once the prompt is read, and only the last pass's likeliest tokens are kept.
   const auto ends_launch = [](const Sequence* sequence) {
     return !sequence->followers.empty() || sequence->lists_top();
   };
   if (std::ranges::any_of(planned_, ends_launch)) return 1;
+  for (const Sequence* sequence : planned_) {
+    if (drafts > 0 && sequence->drafts().next() > 0) passes = std::min(passes, sequence->drafts().passes());
+  }
   if (waiting_.empty()) return passes;
   // A waiting sequence gets the next free place: either one is free before the launch, or the first sequence
   // that ends frees one.
@@ -94,7 +97,7 @@ uint32_t LaunchPlanner::passes_to_decision(uint32_t passes) const {
 }
 
 PlannedLaunch LaunchPlanner::write(const PassPlan& plan) {
-  const uint32_t passes = passes_to_decision(plan.passes);
+  const uint32_t passes = passes_to_decision(plan.passes, plan.drafts);
   for (size_t i = 0; i < planned_.size(); ++i) {
     [[maybe_unused]] const bool enough =
         planned_[i]->chain().grow_to(blocks_for_launch(views_[i], passes, plan.drafts));

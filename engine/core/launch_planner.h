@@ -35,7 +35,7 @@ class LaunchPlanner {
   void view_running();
   void view_after(PlannedLaunch& current);
   void look_up_prefixes();
-  uint32_t passes_to_decision(uint32_t passes) const;
+  uint32_t passes_to_decision(uint32_t passes, uint32_t drafts) const;
   PlannedLaunch write(const PassPlan& plan);
 
   RunningSequences& running_;

@@ -79,6 +79,7 @@ class Sequence {
   // just before it (penalties, grammars, bad words), or if the likeliest tokens are listed.
   void allow_drafts(uint32_t most);
   DraftControl& drafts() { return drafts_; }
+  const DraftControl& drafts() const { return drafts_; }
   KvChain& chain() { return *chain_; }
   // The content of its slot in the state block when it joins; later only the length of its history changes.
   SequenceSlot slot_state() const;

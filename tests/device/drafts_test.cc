@@ -52,6 +52,7 @@ class DeviceDrafts : public RandomRequests {
 
 TEST_F(DeviceDrafts, DoNotShow) {
   prepare(300, engine(0), allow_drafts);
+  ASSERT_EQ(first_difference(engine(0)), "") << "without drafts";
   for (const int drafts : {7, 3, 15}) {
     SCOPED_TRACE(drafts);
     run(engine(drafts));
@@ -64,6 +65,7 @@ TEST_F(DeviceDrafts, DoNotShow) {
 TEST_F(DeviceDrafts, DoNotShowOnTwoRanks) {
   const std::vector<int> gpus = gpus_of_ranks(2);
   prepare(40, engine(0, gpus), allow_drafts);
+  ASSERT_EQ(first_difference(engine(0, gpus)), "") << "without drafts";
   run(engine(7, gpus));
   EXPECT_GT(stats().drafts.accepted, 0U);
 }

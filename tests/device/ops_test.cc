@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -204,11 +205,11 @@ void add_drafts(Scene& scene, Random& random) {
 TEST(OpsOnDrafts, AdvanceHasTheHostsResults) {
   Random random(77);
   Tally tally(Opcode::kAdvance);
-  for (Shape shape : shapes()) {
-    for (const uint32_t context : {shape.max_context, 9'000U}) {
-      shape.max_context = context;
+  for (const bool is_long : {false, true}) {
+    for (Shape shape : std::span(shapes()).first(is_long ? 1 : shapes().size())) {
+      if (is_long) shape.max_context = 9'000;
       Scene scene(shape, random);
-      for (uint32_t repetition = 0; repetition < 12; ++repetition) {
+      for (uint32_t repetition = 0; repetition < 6; ++repetition) {
         SCOPED_TRACE(fmt::format("{}; {}", shape.text(), repetition));
         std::vector<uint32_t> positions(kDefaultRows);
         for (uint32_t& p : positions) p = random.below(shape.max_context);
