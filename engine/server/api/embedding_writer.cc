@@ -1,17 +1,31 @@
 #include "engine/server/api/embedding_writer.h"
 
 #include <bit>
+#include <charconv>
 #include <cstdint>
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "fmt/format.h"
-#include "fmt/ranges.h"
 
 #include "engine/server/api/json_text.h"
 
 namespace serval::server {
 namespace {
+
+// A JSON array; each number is the shortest that reads as the same float.
+std::string numbers_of(std::span<const float> values) {
+  constexpr size_t kLongest = 32;  // digits of a float with sign, point and exponent, and more
+  std::string text = "[";
+  for (const float value : values) {
+    char digits[kLongest];
+    if (text.size() > 1) text += ',';
+    text.append(digits, std::to_chars(digits, digits + kLongest, value).ptr);
+  }
+  return text + ']';
+}
 
 class EmbeddingWriter final : public AnswerWriter {
  public:
@@ -22,8 +36,7 @@ class EmbeddingWriter final : public AnswerWriter {
     std::string answer = R"({"object":"list","data":[)";
     for (size_t i = 0; i < choices.size(); ++i) {
       const std::vector<float>& values = choices[i].embedding;
-      const std::string embedding =
-          base64_ ? fmt::format("\"{}\"", base64_of(values)) : fmt::format("[{}]", fmt::join(values, ","));
+      const std::string embedding = base64_ ? fmt::format("\"{}\"", base64_of(values)) : numbers_of(values);
       answer += fmt::format(R"({}{{"object":"embedding","index":{},"embedding":{}}})", i > 0 ? "," : "", i,
                             embedding);
     }
