@@ -187,6 +187,7 @@ void add_drafts(Scene& scene, Random& random) {
     slot.extras = extras_of(slot);
     for (int32_t& known : scene.history(first.slot)) known = token();
     first.drafts = room;
+    first.adds = 0;  // a program that pools has no drafts
     for (uint32_t i = 0; i <= room; ++i) {
       PassRow& row = scene.rows()[r + i];
       if (i > 0)

@@ -100,6 +100,14 @@ TEST_F(DraftedRequests, GetTheirBitsWithAnySizeOfDrafts) {
   }
 }
 
+// As many as a GPU's kernels of vectors have: few rows are left for drafts beside other sequences.
+TEST_F(DraftedRequests, GetTheirBitsInPassesOf16Rows) {
+  prepare(sampled(60), engine(options_of(2, 2, 16)), allow_drafts);
+  EngineOptions options = drafting(options_of(2, 7, 16), 7, 1);
+  run([=](const Size& size) { return engine(options)({size.kv_blocks, std::min(size.sequences, 16)}); });
+  expect_drafts();
+}
+
 TEST_F(DraftedRequests, GetTheirBitsInAnyInterleavingOfInstructions) {
   prepare(10, engine(options_of(2, 2, 64)), allow_drafts);
   EngineOptions options = drafting(options_of(1, 5, 48), 4, 1);
