@@ -38,6 +38,13 @@ void check_text(const std::string& body, TextPath path) {
   require(request.max_tokens >= -1, "max_tokens is in range");
 }
 
+void check_embeddings(const std::string& body) {
+  const TextRequest text = parse_text_request(body, TextPath::kEmbeddings, {"model", {}});
+  require(!text.prompts.empty() && text.prompts.size() <= api_limit::kEmbeddingInputs,
+          "inputs are within the limit");
+  require(text.request.max_tokens == 0 && text.request.dimensions >= 0, "nothing is generated");
+}
+
 }  // namespace
 }  // namespace serval::fuzz
 
@@ -46,12 +53,15 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const std::string body(text_of(data + 1, size - 1));
   const ModelDefaults defaults{"model", {}};
-  switch (data[0] % 5) {
+  switch (data[0] % 6) {
     case 0:
       accepts_or_refuses([&] { check_text(body, TextPath::kCompletions); });
       break;
     case 1:
       accepts_or_refuses([&] { check_text(body, TextPath::kChat); });
+      break;
+    case 5:
+      accepts_or_refuses([&] { check_embeddings(body); });
       break;
     case 4:
       accepts_or_refuses([&] { check_text(body, TextPath::kResponses); });

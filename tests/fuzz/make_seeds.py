@@ -164,6 +164,7 @@ def body():
     schema = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}, "strict": True}}
     write("body", "json", "\x01" + compact({"messages": [message], "response_format": schema}))
     write("body", "detokenize", "\x03" + compact({"tokens": [1, 2, 3]}))
+    write("body", "embeddings", "\x05" + compact({"input": ["Hi", "Ho"], "encoding_format": "base64", "dimensions": 8}))
 
 
 def schema():

@@ -411,6 +411,32 @@ TEST(GgufModel, AcceptsFieldsWhoseValueChangesNothing) {
   EXPECT_EQ(config_of(file).rope_scaling, RopeScaling());
 }
 
+// llama.cpp's numbers of the kinds of pooling.
+TEST(GgufModel, SaysHowItsEmbeddingsAreMade) {
+  const auto pooling_of = [](uint32_t type) {
+    GgufBytes file = tiny_fields();
+    file.u32("llama.pooling_type", type);
+    add_tiny_tensors(file, "F32", true);
+    const TempDir dir;
+    return opened(dir, file.bytes())->pooling();
+  };
+  EXPECT_EQ(pooling_of(0), std::nullopt);
+  EXPECT_EQ(pooling_of(1), (PoolingConfig{Pooling::kMean, true}));
+  EXPECT_EQ(pooling_of(2), (PoolingConfig{Pooling::kCls, true}));
+  EXPECT_EQ(pooling_of(3), (PoolingConfig{Pooling::kLast, true}));
+  EXPECT_THAT(error_of([&] { pooling_of(4); }),
+              HasSubstr("llama.pooling_type: found 4; supported: 1 (mean)"));
+}
+
+TEST(GgufModel, NeedsNoLmHeadToPool) {
+  const TempDir dir;
+  const auto files = opened(dir, tiny_file("F32", false));
+  const auto model = files->model()->pooling();
+  const ModelWeights weights = ModelWeights::materialise(files->weights(NotFinite::kRefused, *model));
+  EXPECT_THROW(weights.matrix("lm_head.weight"), Error);
+  EXPECT_EQ(weights.matrix("model.norm.weight").cols, model->hidden_size);
+}
+
 TEST(GgufTensorNames, AreThoseOfLlamaCpp) {
   EXPECT_EQ(gguf_tensor_name("model.embed_tokens.weight"), "token_embd.weight");
   EXPECT_EQ(gguf_tensor_name("lm_head.weight"), "output.weight");

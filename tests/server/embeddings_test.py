@@ -3,9 +3,12 @@
 import base64
 import json
 import math
+import shutil
 import struct
+import tempfile
 import unittest
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pypi
 from serving import Case
@@ -16,6 +19,7 @@ pypi.fetch()
 import openai  # noqa: E402
 from openai.types import CreateEmbeddingResponse  # noqa: E402
 
+BUNDLED = Path(__file__).resolve().parents[2] / "assets/serval-stories"
 HIDDEN = 256  # of the bundled model
 CONTEXT = 128
 TEXTS = ["Once upon a time", "The cat sat on the mat.", "x"]
@@ -160,6 +164,24 @@ class OfATextServer(Case):
         status, answer = self.server.post("/v1/embeddings", {"input": "x"})
         self.assertEqual((status, answer["error"]["code"]), (400, "unsupported_model"))
         self.assertIn("serval serve --embeddings", answer["error"]["message"])
+
+
+class OfAModelsFiles(Case):
+    def test_serves_what_they_say_unless_told_otherwise(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name) / "model"
+            shutil.copytree(BUNDLED, folder)
+            (folder / "1_Pooling").mkdir()
+            (folder / "1_Pooling/config.json").write_text(json.dumps({"pooling_mode_mean_tokens": True}))
+            modules = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in (("", "Transformer"), ("1_Pooling", "Pooling"))]
+            (folder / "modules.json").write_text(json.dumps(modules))
+            embedder = self.serve("-m", str(folder))
+            status, answer = embedder.post("/v1/embeddings", {"input": TEXTS[0]})
+            self.assertEqual(status, 200)
+            self.assertNotAlmostEqual(length(answer["data"][0]["embedding"]), 1, places=2, msg="no module normalises")
+            generating = self.serve("-m", str(folder), "--no-embeddings")
+            self.assertEqual(generating.post("/v1/completions", {"prompt": TEXTS[0], "max_tokens": 2})[0], 200)
+            self.assertEqual(generating.post("/v1/embeddings", {"input": TEXTS[0]})[0], 400)
 
 
 class Means(Case):
