@@ -110,7 +110,7 @@ TEST(Embeddings, WaitForBlocksAndComeAllTheSame) {
   for (const PoolingConfig& config : {kLast, kMean, kCls}) {
     Loop loop(config, {.context = 512, .kv_blocks = 9, .rows = 16});
     std::vector<Request> texts;
-    for (int i = 0; i < 6; ++i) texts.push_back(text_of(static_cast<size_t>(150 + 40 * i), 3 + i));
+    for (int i = 0; i < 6; ++i) texts.push_back(text_of(static_cast<size_t>(i) * 40 + 150, 3 + i));
     for (size_t i = 0; i < texts.size(); ++i) {
       texts[i].priority = -static_cast<int>(i);
       loop.add(texts[i]);
