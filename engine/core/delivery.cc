@@ -74,6 +74,7 @@ void Delivery::deliver_token(const LaunchShare& share, const PassOutput& output)
   static constexpr TopTokens kNoTop;
   const TopTokens& top = output.top.empty() ? kNoTop : output.top[*share.logit_row];
   for (uint32_t i = 0; i <= right && !sequence.finished(); ++i) {
+    if (i > 0 && sequence.channel().cancel_wanted()) return expiry_.report_cancelled();
     RequestEvent event = sequence.accept(tokens[i], top, output.ended);
     if (event.kind != RequestEvent::Kind::kToken) return post_end(sequence, std::move(event));
     ++counts_.generated_tokens;

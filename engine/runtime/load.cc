@@ -5,6 +5,8 @@
 #include <random>
 #include <utility>
 
+#include "fmt/format.h"
+
 #include "engine/core/sampling_parameters.h"
 #include "engine/runtime/engine_impl.h"
 #include "engine/runtime/load_model.h"
@@ -59,6 +61,19 @@ void describe_program(const Backend& backend, ModelInfo& info) {
   if (policy != program.metadata.end()) info.policy = policy->second;
 }
 
+// On a GPU, drafts have changed an answer in a test (docs/speculation.md), so they only serve to measure
+// there.
+void check_drafts(const Speculation& speculation, const Backend& backend) {
+  if (speculation.method == Speculation::Method::kNone) return;
+  const std::string field = "speculation: " + speculation_name(speculation.method);
+  if (backend.draft_rows() == 0)
+    throw Error(ErrorKind::kUsage, fmt::format("{}: backend {} makes no drafts", field, backend.name()));
+  if (backend.name() == "device" && speculation.accept_rate < 0) {
+    throw Error(ErrorKind::kUsage,
+                field + ": runs on backend host; on a GPU only with an accept_rate, to measure its speed");
+  }
+}
+
 // Random hash seed: without knowing it, it is hard to construct collisions of block chains.
 PassLoopOptions loop_options(const EngineOptions& options, Backend& backend) {
   const StateLimits& limits = backend.limits();
@@ -98,6 +113,7 @@ Engine Engine::load(const EngineOptions& options) {
   parts.info.eos_token = parts.text.eos_token;
   parts.trace_tokens = static_cast<uint32_t>(options.trace_tokens);
   if (parts.trace_tokens > 0) keep_last_tokens(*parts.backend, parts.trace_tokens);
+  check_drafts(options.speculation, *parts.backend);
   parts.loop = loop_options(options, *parts.backend);
   parts.info.max_sequences = static_cast<int>(parts.loop.max_sequences);
   parts.load_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
