@@ -995,7 +995,7 @@ TEST(Pool, NotesHiddenStatesThatAreNotFinite) {
   Scene s(random_shape(random, kNarrow), random);
   s.new_pass(random, {3, 4, 5});
   const std::vector<uint32_t> active = s.active_rows();
-  const uint32_t squares = s.shape.hidden / columns_of_squares(s.shape.square_cols());
+  const uint32_t squares = s.shape.hidden / square_cols(s.shape.order());
   float* of_rows = s.bench.data<float>(s.t.squares);
   of_rows[active[0] * squares] = std::numeric_limits<float>::infinity();
   of_rows[active[2] * squares] = std::numeric_limits<float>::quiet_NaN();

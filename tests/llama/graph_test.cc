@@ -65,7 +65,7 @@ TEST(LlamaGraph, EndsInPooledHiddenStatesWhereTheModelPools) {
       if (node.opcode != static_cast<uint16_t>(Opcode::kPool)) continue;
       const auto op = node.as<Pool>();
       EXPECT_EQ(columns_of(op).begin, std::exchange(next_col, columns_of(op).end));
-      EXPECT_EQ(rows_of(op).begin, std::exchange(next_row, rows_of(op).end));
+      EXPECT_EQ(rows_of(op, graph.limits).begin, std::exchange(next_row, rows_of(op, graph.limits).end));
     }
     EXPECT_EQ(next_col, static_cast<uint32_t>(config.hidden_size));
     EXPECT_EQ(next_row, 48U);
