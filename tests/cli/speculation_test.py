@@ -23,6 +23,8 @@ class Speculation(Case):
             drafted = self.generate("--temp", temperature, "--spec", "ngram", "--spec-ngram-min", "1")
             self.assertEqual(drafted.stdout, plain.stdout)
             self.assertIsNone(DRAFTS.search(plain.stderr))
+            if temperature != "0":
+                continue  # whether there are drafts depends on the text
             drafts, passes, _, length = DRAFTS.search(drafted.stderr).groups()
             self.assertGreater(int(drafts), 0)
             self.assertGreaterEqual(int(drafts), int(passes))

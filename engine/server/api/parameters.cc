@@ -103,6 +103,8 @@ std::vector<Parameter> more_parameters() {
        "`max_tokens`"},
       {"cache_salt", kYes, kYes, "string", "none", fmt::format("1 to {} bytes", kSaltBytes),
        "prompts are found in the KV cache only if they were sent with the same salt"},
+      {"speculative", kYes, kYes, "boolean", "true", "",
+       "false: no drafts, where the server makes them (`--spec`); they never change the answer"},
   };
 }
 
@@ -146,8 +148,6 @@ std::vector<Parameter> make_parameters() {
       {"stop", kYes, kYes, "string or array", "none", stops, "the text ends before the first of these"},
       {"stop_token_ids", kYes, kYes, "array of integers", "none",
        fmt::format("{}, the model's own included", kStopTokens), "the text ends before the first of these"},
-      {"speculative", kYes, kYes, "boolean", "true", "",
-       "false: no drafts, where the server makes them (`--spec`); they never change the answer"},
       {"ignore_eos", kYes, kYes, "boolean", "false", "", "continues after an end-of-text token"},
       {"skip_special_tokens", kYes, kYes, "boolean", "true", "",
        "leaves control tokens out of the text; false: includes them, except the one that ends it"},
