@@ -2,15 +2,14 @@
 
 #include <bit>
 #include <charconv>
-#include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "fmt/format.h"
 
 #include "engine/server/api/json_text.h"
+#include "vm/base/base64.h"
 
 namespace serval::server {
 namespace {
@@ -25,6 +24,12 @@ std::string numbers_of(std::span<const float> values) {
     text.append(digits, std::to_chars(digits, digits + kLongest, value).ptr);
   }
   return text + ']';
+}
+
+// The values as little-endian 32-bit floats.
+std::string base64_of(std::span<const float> values) {
+  static_assert(std::endian::native == std::endian::little);
+  return base64({reinterpret_cast<const char*>(values.data()), values.size_bytes()});
 }
 
 class EmbeddingWriter final : public AnswerWriter {
@@ -53,24 +58,6 @@ class EmbeddingWriter final : public AnswerWriter {
 };
 
 }  // namespace
-
-std::string base64_of(std::span<const float> values) {
-  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  constexpr uint32_t kByteBits = 8, kDigitBits = 6, kMask = (1U << kDigitBits) - 1;
-  std::string text;
-  text.reserve((values.size_bytes() + 2) / 3 * 4);
-  uint32_t left = 0, bits = 0;  // of bytes whose bits are not all written
-  for (const float value : values) {
-    for (uint32_t shift = 0; shift < sizeof(float) * kByteBits; shift += kByteBits) {
-      left = left << kByteBits | (std::bit_cast<uint32_t>(value) >> shift & 0xff);
-      for (bits += kByteBits; bits >= kDigitBits; bits -= kDigitBits)
-        text += kDigits[left >> (bits - kDigitBits) & kMask];
-    }
-  }
-  if (bits > 0) text += kDigits[left << (kDigitBits - bits) & kMask];
-  while (text.size() % 4 != 0) text += '=';
-  return text;
-}
 
 std::unique_ptr<AnswerWriter> make_embedding_writer(const TextRequest& request,
                                                     const AnswerIdentity& identity) {

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <span>
-#include <string>
 
 #include "engine/server/api/answer_writer.h"
 
@@ -12,8 +10,5 @@ namespace serval::server {
 // For requests that are not streamed: only complete() is called.
 std::unique_ptr<AnswerWriter> make_embedding_writer(const TextRequest& request,
                                                     const AnswerIdentity& identity);
-
-// The base64 of the values as little-endian 32-bit floats.
-std::string base64_of(std::span<const float> values);
 
 }  // namespace serval::server
