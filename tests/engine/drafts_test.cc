@@ -3,29 +3,14 @@
 #include <utility>
 
 #include "engine/runtime/options.h"
-#include "tests/engine/random_requests.h"
+#include "tests/engine/host_requests.h"
 #include "tests/sample.h"
-#include "vm/layout/kv_cache.h"
 
 namespace serval::testing {
 namespace {
 
-constexpr int kContext = 832;
-constexpr int kLongestPrompt = 600;
-
-class DraftedRequests : public RandomRequests {
+class DraftedRequests : public HostRequests {
  protected:
-  DraftedRequests() : RandomRequests(kContext, kLongestPrompt) {}
-
-  static EngineOptions options_of(int threads, int sms, int batch_tokens) {
-    EngineOptions options;
-    options.backend = "host";
-    options.context = kContext;
-    options.threads = threads;
-    options.sms = sms;
-    options.max_batch_tokens = batch_tokens;
-    return options;
-  }
   static EngineOptions drafting(EngineOptions options, int draft_max, int ngram_min) {
     options.speculation = {.method = Speculation::Method::kNgram,
                            .draft_max = draft_max,
@@ -33,14 +18,6 @@ class DraftedRequests : public RandomRequests {
                            .ngram_min = ngram_min,
                            .ngram_max = 4};
     return options;
-  }
-  static LoadEngine engine(EngineOptions options) {
-    return [=](const Size& size) mutable {
-      constexpr uint64_t kKvBytesPerToken = 3584;
-      options.kv_cache_memory = size.kv_blocks * kKvBlockTokens * kKvBytesPerToken;
-      options.max_sequences = size.sequences;
-      return Engine::load(options);
-    };
   }
   // Most requests may have drafts, and many repeat themselves, so that drafts are right at times.
   static void allow_drafts(Request& request) {
@@ -71,7 +48,7 @@ class DraftedRequests : public RandomRequests {
 };
 
 TEST_F(DraftedRequests, GetTheBitsThatTheyGetWithoutDrafts) {
-  prepare(sampled(120), engine(options_of(2, 2, 64)), allow_drafts);
+  prepare(sampled(120), engine(2, 2), allow_drafts);
   run(engine(drafting(options_of(2, 7, 64), 7, 1)));
   expect_drafts();
   EXPECT_GT(stats().cached_tokens, 0U);
@@ -85,14 +62,14 @@ TEST_F(DraftedRequests, GetTheirBitsInSpiteOfPreemptions) {
     request.sampling = {.temperature = 0.2F, .repetition_penalty = 1};
     request.top_logprobs = 0;
   };
-  prepare(8, engine(options_of(2, 2, 64)), change);
+  prepare(8, engine(2, 2), change);
   run(engine(drafting(options_of(2, 2, 64), 7, 1)));
   EXPECT_GT(stats().preemptions, 0U) << "each grows to four blocks, and there are " << stats().kv_blocks;
   EXPECT_GT(stats().drafts.drafted, 0U);
 }
 
 TEST_F(DraftedRequests, GetTheirBitsWithAnySizeOfDrafts) {
-  prepare(sampled(24), engine(options_of(2, 2, 64)), allow_drafts);
+  prepare(sampled(24), engine(2, 2), allow_drafts);
   for (const auto& [draft_max, ngram_min] : {std::pair{1, 1}, {3, 2}, {15, 1}, {15, 4}}) {
     SCOPED_TRACE(std::to_string(draft_max) + " drafts after " + std::to_string(ngram_min) + " tokens");
     run(engine(drafting(options_of(2, 3, 48), draft_max, ngram_min)));
@@ -102,14 +79,14 @@ TEST_F(DraftedRequests, GetTheirBitsWithAnySizeOfDrafts) {
 
 // As many as a GPU's kernels of vectors have: few rows are left for drafts beside other sequences.
 TEST_F(DraftedRequests, GetTheirBitsInPassesOf16Rows) {
-  prepare(sampled(60), engine(options_of(2, 2, 16)), allow_drafts);
+  prepare(sampled(60), engine(2, 2, 16), allow_drafts);
   EngineOptions options = drafting(options_of(2, 7, 16), 7, 1);
   run([=](const Size& size) { return engine(options)({size.kv_blocks, std::min(size.sequences, 16)}); });
   expect_drafts();
 }
 
 TEST_F(DraftedRequests, GetTheirBitsInAnyInterleavingOfInstructions) {
-  prepare(10, engine(options_of(2, 2, 64)), allow_drafts);
+  prepare(10, engine(2, 2), allow_drafts);
   EngineOptions options = drafting(options_of(1, 5, 48), 4, 1);
   options.interleaving = 3;
   run(engine(options));

@@ -1,6 +1,4 @@
 // Many requests of all kinds at once with the bundled model: each gets what it gets alone.
-#include "tests/engine/random_requests.h"
-
 #include <memory>
 #include <string>
 #include <utility>
@@ -8,43 +6,11 @@
 #include "engine/backend/host_backend.h"
 #include "engine/runtime/engine_impl.h"
 #include "engine/runtime/load_model.h"
+#include "tests/engine/host_requests.h"
 #include "tests/sample.h"
-#include "vm/layout/kv_cache.h"
 
 namespace serval::testing {
 namespace {
-
-constexpr int kContext = 832;
-constexpr int kLongestPrompt = 600;
-
-EngineOptions options_of(int threads, int sms, int batch_tokens) {
-  EngineOptions options;
-  options.backend = "host";
-  options.context = kContext;
-  options.threads = threads;
-  options.sms = sms;
-  options.max_batch_tokens = batch_tokens;
-  return options;
-}
-
-class HostRequests : public RandomRequests {
- protected:
-  HostRequests() : RandomRequests(kContext, kLongestPrompt) {}
-
-  static LoadEngine engine(EngineOptions options) {
-    return [=](const Size& size) mutable {
-      constexpr uint64_t kKvBytesPerToken = 3584;
-      options.kv_cache_memory = size.kv_blocks * kKvBlockTokens * kKvBytesPerToken;
-      options.max_sequences = size.sequences;
-      Engine engine = Engine::load(options);
-      EXPECT_EQ(engine.info().kv_bytes_per_token, kKvBytesPerToken);
-      return engine;
-    };
-  }
-  static LoadEngine engine(int threads, int sms, int batch_tokens = 64) {
-    return engine(options_of(threads, sms, batch_tokens));
-  }
-};
 
 TEST_F(HostRequests, GetTheSameBitsAsAlone) {
   prepare(sampled(300), engine(2, 2));
@@ -85,10 +51,8 @@ TEST_F(HostRequests, GetTheirBitsInAnyInterleavingOfInstructions) {
 }
 
 // With programs of both arithmetic classes, as on a GPU.
-class RequestsInTwoClasses : public RandomRequests {
+class RequestsInTwoClasses : public HostRequests {
  protected:
-  RequestsInTwoClasses() : RandomRequests(kContext, kLongestPrompt) {}
-
   static LoadEngine engine(bool batch_invariant, uint32_t sms) {
     return [=](const Size& size) {
       BackendOptions options;
