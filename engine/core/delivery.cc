@@ -91,6 +91,7 @@ void Delivery::count_drafts(const LaunchShare& share, uint32_t drafts, uint32_t 
   ++counts_.drafts.passes;
   counts_.drafts.drafted += drafts;
   counts_.drafts.accepted += right;
+  static_assert(DraftStats::kPlaces == kMaxDrafts);
   for (uint32_t i = 0; i < right; ++i) ++counts_.drafts.accepted_at[i];
 }
 

@@ -68,8 +68,9 @@ void PassState::write_row(uint32_t r, const PlannedRow& planned, const Sequence&
 
 // The rows after row r. A launch that is planned ahead has no drafts in its first pass.
 void PassState::write_drafts(uint32_t r, bool is_known, const Sequence& sequence) {
-  for (PassRow& row : state_.rows.subspan(r + 1, state_.rows[r].drafts)) row = PassRow{};
-  if (is_known) serval::write_drafts(state_.slots[sequence.slot()], sequence.tokens(), &state_.rows[r]);
+  if (is_known)
+    return serval::write_drafts(state_.slots[sequence.slot()], sequence.tokens(), &state_.rows[r]);
+  std::ranges::fill(state_.rows.subspan(r + 1, state_.rows[r].drafts), PassRow{});
 }
 
 // Generated tokens and those of the prompt may want different numbers of likeliest tokens. Returns whether
