@@ -19,7 +19,7 @@ struct Ngram {
   uint32_t end = 0;     // index of the token after it
 };
 
-// Of two occurrences the one with the larger key is used: the longer, of equally long ones the later.
+// The occurrence with the largest key is used: the longest, and the last of those that are equally long.
 // Sequences have fewer than 2^27 tokens.
 inline constexpr uint32_t kNgramEndBits = 27;
 static_assert(kMaxNgram < 1U << (32 - kNgramEndBits));

@@ -118,8 +118,8 @@ struct Request {
   bool reuse_prefix = true;
   // false: no drafts (EngineOptions::speculation). They never show in the answer.
   bool speculative = true;
-  // Of engines for embeddings. The embedding's first `dimensions` values, 1 to the model's hidden size, for
-  // models that are trained so that these suffice; 0: all.
+  // Engines for embeddings keep the first `dimensions` values of an embedding, 1 to the model's hidden size;
+  // 0: all. For models that are trained so that the first values suffice.
   int dimensions = 0;
   // Whether the embedding is scaled to a length of 1, once it is cut; unset: ModelInfo::normalizes.
   std::optional<bool> normalize = {};
