@@ -13,6 +13,9 @@ struct Step {
   int32_t block;  // KV block of the strip
 
   __device__ __forceinline__ bool none() const { return item.none(); }
+  __device__ __forceinline__ bool same_leaf(const Step& other) const {
+    return item.rows == other.item.rows && item.leaf == other.item.leaf;
+  }
   __device__ __forceinline__ bool same_queries(const Step& other) const {
     return item.rows == other.item.rows && first_query == other.first_query;
   }
