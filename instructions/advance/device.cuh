@@ -33,7 +33,7 @@ struct DeviceOp<Advance> : GroupOp {
     if constexpr (Config::kRows > 1) {
       const PassRow& own = group.rows[group.lane % kTableRows];
       const bool drafts = group.lane < kTableRows && own.drafts > 0 && row_wants_logits(own);
-      if (const uint32_t drafting = __ballot_sync(~0u, drafts); drafting != 0)
+      if (const uint32_t drafting = __ballot_sync(~0u, drafts); drafting != 0) [[unlikely]]
         return advance_drafts(op, group, drafting);
     }
     advance_lanes(op, group);
@@ -264,9 +264,9 @@ struct DeviceOp<Advance> : GroupOp {
         row.position = position;
         row.active = active;
       }
-      if (is_draft) {
-        row = PassRow{.wants_logits = 1, .slot = row.slot, .position = position + lane_ - first_};
-      }
+      // A draft row that no pass has used yet may name any slot.
+      const uint32_t slot = __shfl_sync(~0u, row.slot, static_cast<int>(first_));
+      if (is_draft) row = PassRow{.wants_logits = 1, .slot = slot, .position = position + lane_ - first_};
       if (!keeps) token = OutputToken{};
     }
     // Right drafts of the lane's sequence.

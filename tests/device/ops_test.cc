@@ -190,11 +190,9 @@ void add_drafts(Scene& scene, Random& random) {
     first.adds = 0;  // a program that pools has no drafts
     for (uint32_t i = 0; i <= room; ++i) {
       PassRow& row = scene.rows()[r + i];
-      if (i > 0)
-        row = {.active = i <= drafts ? 1U : 0U,
-               .wants_logits = 1,
-               .slot = first.slot,
-               .position = first.position + i};
+      if (i > drafts) row = PassRow{};  // as in the first pass of a launch
+      if (i > 0 && i <= drafts)
+        row = {.active = 1, .wants_logits = 1, .slot = first.slot, .position = first.position + i};
       row.token = token();
       if (i > 0 && random.chance(0.6)) row.token = sampled[r + i - 1].token;
       sampled[r + i].token = token();
