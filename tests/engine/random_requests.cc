@@ -105,6 +105,16 @@ std::vector<Request> single(Request request) {
   return out;
 }
 
+// Number of tokens before the first that differs, or whose log-probability does.
+size_t tokens_alike(const Response& found, const Response& alone) {
+  size_t count = 0;
+  const size_t limit = std::min(found.tokens.size(), alone.tokens.size());
+  while (count < limit && found.tokens[count] == alone.tokens[count] &&
+         found.log_probabilities[count] == alone.log_probabilities[count])
+    ++count;
+  return count;
+}
+
 // The first difference between `found` and `alone`. If the request may end early with `early`, compares up to
 // its end.
 std::string difference(const Response& found, const Response& alone, Finish early) {
@@ -220,7 +230,11 @@ std::string RandomRequests::first_difference(const LoadEngine& load) {
     for (size_t answer = 0; answer < found.size(); ++answer) {
       ++ends_[found[answer].finish];
       const std::string what = difference(found[answer], expected_[i].at(answer), submitted[i]->early_end());
-      if (first.empty() && !what.empty()) first = fmt::format("request {}, answer {}: {}", i, answer, what);
+      if (first.empty() && !what.empty()) {
+        const Response &one = found[answer], &alone = expected_[i][answer];
+        first = fmt::format("request {}, answer {}: {}; {} tokens of {} (alone {}) are as they are alone", i,
+                            answer, what, tokens_alike(one, alone), one.tokens.size(), alone.tokens.size());
+      }
     }
   }
   stats_ = engine.stats();
