@@ -206,10 +206,9 @@ void declare_speculation(FlagSet& flags, EngineOptions& options) {
   flags.group("Speculation");
   flags.value(
       "--spec", "METHOD",
-      fmt::format(
-          "drafts of tokens that a pass evaluates together, on backend host: {}. They do not change answers. "
-          "Default: none",
-          fmt::join(speculation_names(), ", ")),
+      fmt::format("drafts of tokens that a pass evaluates together: {}. They do not change answers. "
+                  "Default: none",
+                  fmt::join(speculation_names(), ", ")),
       [&s](const FlagValue& v) { s.method = speculation_named(parse_choice(v, speculation_names())); });
   const auto number = [&flags](const char* name, const char* help, int& value, uint32_t most) {
     flags.value(name, "N", fmt::format("{}, 1 to {}. Default: {}", help, most, value),

@@ -289,8 +289,8 @@ using ProgressCallback = std::function<void(const char* stage, uint64_t done, ui
 // Speculative decoding: a pass evaluates tokens that are expected to come next, the drafts, together with a
 // sequence's last token. A draft is accepted if the model draws this very token in its place, so answers,
 // token ids and log-probabilities are those without drafts, at any temperature. Requests with penalties, a
-// format, tools, bad words or top_logprobs get none, nor do passes that read a prompt. On backend host; on a
-// GPU only with an accept_rate, to measure its speed (docs/speculation.md).
+// format, tools, bad words or top_logprobs get none, nor do passes that read a prompt, passes of more than 16
+// tokens on a GPU, engines with batch_invariant on a GPU, and backend torch (docs/speculation.md).
 struct Speculation {
   enum class Method {
     kNone,   // no drafts
