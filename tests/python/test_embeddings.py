@@ -1,5 +1,6 @@
-"""LLM.embed: shapes, what the command prints, and errors."""
+"""LLM.embed and AsyncLLM.embed: shapes, what the command prints, and errors."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 import serval
-from serval import LLM, PoolingParams
+from serval import AsyncLLM, LLM, PoolingParams
 
 TEXTS = ["Once upon a time", "The cat sat on the mat.", "x"]
 
@@ -56,6 +57,21 @@ def test_pooling_params(embedder: LLM) -> None:
     assert np.allclose(whole, raw / np.linalg.norm(raw), atol=1e-6)
     assert np.allclose(part, raw[:16] / np.linalg.norm(raw[:16]), atol=1e-6)
     assert embedder.embed(TEXTS[:2], pooling_params=[PoolingParams(4), PoolingParams(8)])[1].outputs.hidden_size == 8
+
+
+def test_event_loops_get_the_same(embedder: LLM) -> None:
+    async def embed_all() -> list[serval.EmbeddingRequestOutput]:
+        llm = AsyncLLM(runner="pooling", threads=1)
+        try:
+            with pytest.raises(serval.Error, match="dimensions"):
+                await llm.embed("x", pooling_params=PoolingParams(0))
+            return await asyncio.gather(*(llm.embed(text) for text in TEXTS))
+        finally:
+            llm.close()
+
+    for one, other in zip(asyncio.run(embed_all()), embedder.embed(TEXTS), strict=True):
+        assert np.array_equal(one.outputs.embedding, other.outputs.embedding)
+        assert one.prompt == other.prompt and one.prompt_tokens == other.prompt_tokens
 
 
 def test_pools_as_asked() -> None:

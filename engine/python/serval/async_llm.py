@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import threading
 import weakref
 from pathlib import Path
-from typing import Any, AsyncIterator, Callable, Sequence
+from typing import Any, AsyncGenerator, AsyncIterator, Callable, Sequence
 
-from serval import _engine, _serval, _weights
+from serval import _engine, _serval, _weights, embeddings
 from serval._engine import Message, Prompt
 from serval._weights import Running, Weights
+from serval.embeddings import EmbeddingRequestOutput, PoolingParams
 from serval.outputs import CompletionOutput, Logprob, completion_of, prompt_logprobs_of
 from serval.sampling_params import SamplingParams
 
@@ -52,6 +54,15 @@ class AsyncLLM:
         params = sampling_params or _engine.default_params(self._engine)
         return self._stream(_engine.chat_request_of(messages, params))
 
+    async def embed(
+        self, prompt: Prompt, *, pooling_params: PoolingParams | None = None
+    ) -> EmbeddingRequestOutput:
+        """As `LLM.embed`, for one prompt: `asyncio.gather` embeds several together."""
+        embeddings.require_pooling(self.info)
+        request = embeddings.request_for(prompt, pooling_params or PoolingParams())
+        responses = [event.response async for event in self._events(request) if event.response is not None]
+        return embeddings.output_of(prompt, responses[0])
+
     async def update_weights(
         self, weights: str | Weights, array: Any = None, *, running: Running = "finish"
     ) -> None:
@@ -70,6 +81,13 @@ class AsyncLLM:
         self._thread.join()
 
     async def _stream(self, request: _serval.Request) -> AsyncIterator[Piece]:
+        # An iterator that is left early must cancel its request at once, not when it is collected.
+        async with contextlib.aclosing(self._events(request)) as events:
+            async for event in events:
+                yield Piece(event)
+
+    async def _events(self, request: _serval.Request) -> AsyncGenerator[_serval.Event, None]:
+        """A request's events, up to the last of its answers."""
         loop = asyncio.get_running_loop()
         events: asyncio.Queue[_serval.Event] = asyncio.Queue()
         number = next(self._ids)
@@ -81,11 +99,12 @@ class AsyncLLM:
                 while left > 0:
                     event = await events.get()
                     left -= event.response is not None
-                    yield Piece(event)
+                    yield event
             finally:
                 handle.cancel()
         finally:
             del self._receivers[number]
+
 
 def _end(queue: _serval.EventQueue, thread: threading.Thread) -> None:
     """When the object is gone, or the interpreter ends: the thread must not wait for Python's lock then."""

@@ -59,6 +59,11 @@ class EmbeddingRequestOutput:
     outputs: EmbeddingOutput
 
 
+def require_pooling(info: _serval.ModelInfo) -> None:
+    if not info.pooling:
+        raise Error('embed: this LLM generates; load the model with runner="pooling"', USAGE)
+
+
 def request_for(prompt: Prompt, params: PoolingParams) -> _serval.Request:
     request = request_of(prompt, SamplingParams(max_tokens=0))
     if params.dimensions is not None:

@@ -101,8 +101,7 @@ class LLM:
         Raises:
             Error: for a prompt that is longer than the context, and for an LLM that generates.
         """
-        if not self.info.pooling:
-            raise Error('embed: this LLM generates; load the model with runner="pooling"', USAGE)
+        embeddings.require_pooling(self.info)
         listed = _prompts(prompts)
         params = embeddings.params_for(len(listed), pooling_params)
         requests = [embeddings.request_for(prompt, p) for prompt, p in zip(listed, params)]
