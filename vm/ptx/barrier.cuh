@@ -34,4 +34,10 @@ __device__ __forceinline__ bool mbarrier_test_wait(uint64_t* barrier, uint32_t p
   return done != 0;
 }
 
+// Barrier number `id` (1 to 15; __syncthreads() uses 0) of `threads` threads, a multiple of 32: orders their
+// accesses to memory.
+__device__ __forceinline__ void named_barrier_sync(uint32_t id, uint32_t threads) {
+  asm volatile("barrier.cta.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
 }  // namespace serval::ptx

@@ -33,6 +33,12 @@ __device__ __forceinline__ void widen_e4m3(uint32_t codes, uint32_t& low, uint32
       : "=r"(low), "=r"(high)
       : "r"(codes));
 }
+// Two floats as e4m3, `low` in the lower byte; rounds to nearest, ties to even; beyond ±448 gives ±448.
+__device__ __forceinline__ uint32_t pack_e4m3(float low, float high) {
+  uint16_t v;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(v) : "f"(high), "f"(low));
+  return v;
+}
 __device__ __forceinline__ float2 unpack_fp16(uint32_t pair) {
   float2 v;
   asm("{.reg .f16 low, high;\n"

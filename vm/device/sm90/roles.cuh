@@ -11,6 +11,7 @@
 #include "vm/device/counts.cuh"
 #include "vm/device/sm90/shared.cuh"
 #include "vm/events.h"
+#include "vm/tiles/sm90/ring.cuh"
 
 namespace serval::device {
 
@@ -26,21 +27,7 @@ __device__ __forceinline__ uint32_t activation_buffer(uint32_t panel) {
   return panel % Config::kPanelBuffers * Config::kPanelBytes;
 }
 
-// Position of the `count`-th entry in a ring of buffers, for a loop over successive entries: advance() needs
-// no division.
-template <uint32_t kBuffers>
-struct RingPlace {
-  uint32_t at;
-  uint32_t parity;  // of the phase in which entry `count` lands; the opposite parity: its buffer is free
-
-  __device__ __forceinline__ explicit RingPlace(uint32_t count)
-      : at(count % kBuffers), parity(count / kBuffers & 1) {}
-  __device__ __forceinline__ void advance() {
-    const bool wraps = at + 1 == kBuffers;
-    at = wraps ? 0 : at + 1;
-    parity ^= wraps ? 1 : 0;
-  }
-};
+using tiles::RingPlace;
 
 // Publishes how many pages or panels have been issued. Consumers of a kernel of tiles do not read it; in that
 // kernel only the block's last warp does, ordered by the last barrier.

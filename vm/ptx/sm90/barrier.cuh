@@ -39,4 +39,36 @@ __device__ __forceinline__ bool mbarrier_try_wait(Barrier barrier, uint32_t pari
   return done != 0;
 }
 
+// Returns when the phase of this parity is complete. The loop is one asm statement: around a loop that the
+// compiler sees, ptxas would serialise a warpgroup's products. With SERVAL_WAIT_LIMIT, an unsigned number of
+// tries, the thread traps instead of waiting for ever; tests are built so.
+__device__ __forceinline__ void mbarrier_wait(uint64_t* barrier, uint32_t parity) {
+#ifdef SERVAL_WAIT_LIMIT
+  asm volatile(
+      "{.reg .pred done;\n"
+      ".reg .u32 tries;\n"
+      "mov.u32 tries, 0;\n"
+      "WAIT:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@done bra DONE;\n"
+      "add.u32 tries, tries, 1;\n"
+      "setp.gt.u32 done, tries, %2;\n"
+      "@done trap;\n"
+      "bra WAIT;\n"
+      "DONE:}" ::"r"(shared_address(barrier)),
+      "r"(parity), "n"(SERVAL_WAIT_LIMIT)
+      : "memory");
+#else
+  asm volatile(
+      "{.reg .pred done;\n"
+      "WAIT:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@done bra DONE;\n"
+      "bra WAIT;\n"
+      "DONE:}" ::"r"(shared_address(barrier)),
+      "r"(parity)
+      : "memory");
+#endif
+}
+
 }  // namespace serval::ptx

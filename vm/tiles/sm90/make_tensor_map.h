@@ -12,6 +12,7 @@ template <Element T>
 inline constexpr CUtensorMapDataType kTensorMapType =
     std::same_as<T, float>  ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
     : std::same_as<T, Bf16> ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+    : std::same_as<T, E4m3> ? CU_TENSOR_MAP_DATA_TYPE_UINT8
                             : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
 template <class Swizzle>
 inline constexpr CUtensorMapSwizzle kTensorMapSwizzle =

@@ -1,4 +1,4 @@
-// Elements of tiles: bf16, fp16 or fp32, which registers hold in pairs.
+// Elements of tiles: e4m3, bf16, fp16 or fp32, and how registers hold them.
 #pragma once
 
 #include <concepts>
@@ -15,14 +15,28 @@ struct Fp16 {
   uint16_t bits;
 };
 
+// 8-bit floating-point numbers (vm/base/e4m3.h): operands of products of a warpgroup.
+struct E4m3 {
+  uint8_t bits;
+};
+
+template <class T>
+concept Element8 = std::same_as<T, E4m3>;
 template <class T>
 concept Element16 = std::same_as<T, Bf16> || std::same_as<T, Fp16>;
 template <class T>
-concept Element = Element16<T> || std::same_as<T, float>;
+concept Element = Element8<T> || Element16<T> || std::same_as<T, float>;
 
-// Two neighbours: one register for 16-bit elements (the first in its lower half), two for fp32 or integers.
+// Neighbours that a lane holds together: two, or four of 8 bits. They take one register for 8-bit and 16-bit
+// elements (the first in its lowest bits), two for fp32 or integers.
+template <class T>
+inline constexpr int kLaneElements = Element8<T> ? 4 : 2;
 template <class T>
 struct PairOf;
+template <Element8 T>
+struct PairOf<T> {
+  using Type = uint32_t;
+};
 template <Element16 T>
 struct PairOf<T> {
   using Type = uint32_t;

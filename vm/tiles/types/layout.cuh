@@ -5,6 +5,9 @@
 //
 //   kRow   row lane / 4, columns 2 (lane mod 4) and the next: mma's operand A and its accumulator
 //   kCol   column lane / 4, rows 2 (lane mod 4) and the next: mma's operand B
+//
+// With 8-bit elements a quadrant has 8×16 of them, and a lane holds columns 4 (lane mod 4) and the next three
+// of its row: operand A of a warpgroup's products.
 #pragma once
 
 #include <cstdint>

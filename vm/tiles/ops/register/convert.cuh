@@ -23,7 +23,9 @@ __device__ __forceinline__ float2 unpack(uint32_t pair) {
 
 // dst = src in another type; rounds to nearest, ties to even.
 template <AnyRegisterTile Src, ConversionOf<Src> Dst>
-__device__ __forceinline__ void convert(Dst& dst, const Src& src) {
+__device__ __forceinline__ void convert(Dst& dst,
+                                        const Src& src) requires(!Element8<typename Src::ElementType> &&
+                                                                 !Element8<typename Dst::ElementType>) {
 #pragma unroll
   for (int r = 0; r < Src::kQuadrantRows; ++r) {
 #pragma unroll
@@ -33,6 +35,26 @@ __device__ __forceinline__ void convert(Dst& dst, const Src& src) {
       } else {
         dst.quadrant[r][c] = detail::unpack<typename Src::ElementType>(src.quadrant[r][c]);
       }
+    }
+  }
+}
+
+// dst = src in e4m3; beyond ±448 gives ±448. A lane has two pairs of each 16 columns of fp32 and four
+// neighbours in e4m3, so lanes exchange pairs.
+template <AccumulatorTile Src, ConversionOf<Src> Dst>
+requires Element8<typename Dst::ElementType> __device__ __forceinline__ void convert(
+    Dst& dst, const Src& src, uint32_t lane = lane_id()) {
+  const int first = static_cast<int>(lane / kPairLanes * kPairLanes + lane % 2 * 2);
+  const uint32_t halves = lane % kPairLanes < 2 ? 0x5410 : 0x7632;  // of the two words: lower or upper ones
+#pragma unroll
+  for (int r = 0; r < Dst::kQuadrantRows; ++r) {
+#pragma unroll
+    for (int c = 0; c < Dst::kQuadrantCols; ++c) {
+      const float2 left = src.quadrant[r][2 * c], right = src.quadrant[r][2 * c + 1];
+      const uint32_t pairs = ptx::pack_e4m3(left.x, left.y) | ptx::pack_e4m3(right.x, right.y) << 16;
+      const uint32_t low = __shfl_sync(kAllLanes, pairs, first);
+      const uint32_t high = __shfl_sync(kAllLanes, pairs, first + 1);
+      dst.quadrant[r][c] = __byte_perm(low, high, halves);
     }
   }
 }

@@ -1,0 +1,11 @@
+// Tiles of a warpgroup: registers of four warps, operands in shared memory, asynchronous products.
+//
+//   warpgroup/types.cuh   RegisterTile, Accumulator, RowVector; SharedTile of several panels; rows_of; Place
+//   warpgroup/mma.cuh     mma_ab_async, mma_abt_async; InFlight
+//   warpgroup/ops.cuh     fill, zeros, map, map_rows, reduce_rows, convert, columns; load, store,
+//                         store_through: shared memory and the copy engine
+#pragma once
+
+#include "vm/tiles/sm90/warpgroup/mma.cuh"
+#include "vm/tiles/sm90/warpgroup/ops.cuh"
+#include "vm/tiles/sm90/warpgroup/types.cuh"

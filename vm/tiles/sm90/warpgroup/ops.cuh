@@ -1,0 +1,203 @@
+// Operations of a warpgroup on its register tiles: those of one warp (vm/tiles/ops/) on each warp's parts.
+#pragma once
+
+#include "vm/tiles/sm90/tensor.cuh"
+#include "vm/tiles/sm90/warpgroup/mma.cuh"
+#include "vm/tiles/tiles.cuh"
+
+namespace serval::tiles::warpgroup {
+
+namespace detail {
+
+template <class T>
+constexpr void check_tile() {
+  static_assert(!kIsInFlight<T>, "products still add to this tile: wait() first");
+  static_assert(kIsInFlight<T> || AnyRegisterTile<T>, "the operand must be a warpgroup::RegisterTile");
+}
+template <class T>
+constexpr void check_sums() {
+  check_tile<T>();
+  if constexpr (AnyRegisterTile<T>)
+    static_assert(AccumulatorTile<T>, "the operation is for fp32: convert() the tile first");
+}
+template <class Register, class Shared>
+constexpr void check_shared() {
+  check_tile<Register>();
+  static_assert(Operand<Shared>, "the shared tile must have 128-byte rows with OperandSwizzle");
+  static_assert(std::same_as<typename Register::ElementType, typename Shared::ElementType>,
+                "both tiles must have the same element type");
+  static_assert(Register::kRows == Shared::kRows && Register::kCols == Shared::kCols,
+                "both tiles must have the same shape");
+}
+
+}  // namespace detail
+
+template <class Tile>
+__device__ __forceinline__ void fill(Tile& dst, float value) {
+  detail::check_sums<Tile>();
+#pragma unroll
+  for (auto& part : dst.part) tiles::fill(part, value);
+}
+// A tile of zeros, to begin sums with.
+template <class Tile>
+__device__ __forceinline__ Tile zeros() {
+  Tile out;
+  fill(out, 0);
+  return out;
+}
+// dst = f(src)
+template <class Tile, class F>
+__device__ __forceinline__ void map(Tile& dst, const Tile& src, F&& f) {
+  detail::check_sums<Tile>();
+#pragma unroll
+  for (int i = 0; i < Tile::kParts; ++i) tiles::map(dst.part[i], src.part[i], f);
+}
+// dst = f(a, b)
+template <class Tile, class F>
+__device__ __forceinline__ void map(Tile& dst, const Tile& a, const Tile& b, F&& f) {
+  detail::check_sums<Tile>();
+#pragma unroll
+  for (int i = 0; i < Tile::kParts; ++i) tiles::map(dst.part[i], a.part[i], b.part[i], f);
+}
+// dst = f(src, the vector's value for the element's row, the element's column)
+template <class Tile, class T, class F>
+__device__ __forceinline__ void map_rows(Tile& dst, const Tile& src, const RowVector<Tile, T>& rows, F&& f,
+                                         uint32_t lane = lane_id()) {
+  detail::check_sums<Tile>();
+#pragma unroll
+  for (int i = 0; i < Tile::kParts; ++i) tiles::map_rows(dst.part[i], src.part[i], rows.part[i], f, lane);
+}
+// dst[r] = the reduction of src[r, .]; a warp has whole rows, so its lanes suffice.
+template <class Reduction, class Tile>
+__device__ __forceinline__ void reduce_rows(RowVector<Tile>& dst, const Tile& src) {
+  detail::check_sums<Tile>();
+#pragma unroll
+  for (int i = 0; i < Tile::kParts; ++i) tiles::reduce_rows<Reduction>(dst.part[i], src.part[i]);
+}
+// dst = f(a, b), row by row
+template <class Tile, class F>
+__device__ __forceinline__ void map(RowVector<Tile>& dst, const RowVector<Tile>& a, const RowVector<Tile>& b,
+                                    F&& f) {
+#pragma unroll
+  for (int i = 0; i < Tile::kParts; ++i) tiles::map(dst.part[i], a.part[i], b.part[i], f);
+}
+// dst = src in another type; rounds to nearest, ties to even.
+template <class Dst, class Src>
+__device__ __forceinline__ void convert(Dst& dst, const Src& src) {
+  detail::check_tile<Src>();
+  detail::check_tile<Dst>();
+  static_assert(Dst::kRows == Src::kRows && Dst::kCols == Src::kCols,
+                "convert: both tiles must have one shape");
+  static_assert(AccumulatorTile<Dst> != AccumulatorTile<Src>, "convert: one of the tiles must be fp32");
+#pragma unroll
+  for (int i = 0; i < Src::kParts; ++i) tiles::convert(dst.part[i], src.part[i]);
+}
+// Columns `first` to `first` + kCount - 1 of a tile, both constants: the registers are those of `src`.
+template <int kCount, class Src>
+__device__ __forceinline__ auto columns(const Src& src, int first) {
+  detail::check_tile<Src>();
+  RegisterTile<typename Src::ElementType, Src::kRows, kCount> out;
+  using Part = typename decltype(out)::Part;
+#pragma unroll
+  for (int i = 0; i < Src::kParts; ++i) {
+#pragma unroll
+    for (int c = 0; c < Part::kQuadrantCols; ++c) {
+      out.part[i].quadrant[0][c] = src.part[i].quadrant[0][first / Part::kQuadrantWidth + c];
+      out.part[i].quadrant[1][c] = src.part[i].quadrant[1][first / Part::kQuadrantWidth + c];
+    }
+  }
+  return out;
+}
+
+namespace detail {
+
+// A pair of 8-bit elements as one of 16 bits: what moves through ldmatrix and stmatrix.
+template <class Part>
+using PairsOf = std::conditional_t<Element8<typename Part::ElementType>,
+                                   tiles::RegisterTile<Bf16, Part::kRows, Part::kCols / 2>, Part>;
+// Calls fn(part of the register tile, its 16 rows in a panel) for each part and panel; both of 16-bit
+// elements.
+template <class Register, class Shared, class Fn>
+__device__ __forceinline__ void for_panels(const Shared& shared, uint32_t warp, Fn&& fn) {
+  using T = typename Register::ElementType;
+  constexpr int kCols = kPanelCols<Bf16>;  // of the panel, as pairs of bytes
+  using Rows =
+      tiles::SharedTile<std::conditional_t<Element8<T>, Bf16, T>, kRowsOfWarp, kCols, OperandSwizzle>;
+#pragma unroll
+  for (int i = 0; i < Register::kParts; ++i) {
+#pragma unroll
+    for (int p = 0; p < Register::kCols / kPanelCols<T>; ++p) {
+      const auto& rows = rows_of<kRowsOfWarp>(panel_of(shared, p), Register::first_row(i, warp));
+      fn(i, p, const_cast<Rows&>(reinterpret_cast<const Rows&>(rows)));
+    }
+  }
+}
+
+}  // namespace detail
+
+// Registers = a shared tile of their shape, of 8-bit or 16-bit elements. As a left operand of products.
+template <class Dst, class Src>
+__device__ __forceinline__ void load(Dst& dst, const Src& src, const Place& place) {
+  detail::check_shared<Dst, Src>();
+  using T = typename Dst::ElementType;
+  static_assert(Element16<T> || Element8<T>, "load: shared tiles of products have 8-bit or 16-bit elements");
+  detail::for_panels<Dst>(src, place.warp, [&](int i, int p, const auto& rows) {
+    using Panel = std::remove_cvref_t<decltype(rows)>;
+    tiles::RegisterTile<typename Panel::ElementType, kRowsOfWarp, Panel::kCols> panel;
+    tiles::load_left(panel, rows, place.lane);
+#pragma unroll
+    for (int c = 0; c < Panel::kCols / kQuadrant; ++c) {
+      dst.part[i].quadrant[0][p * (Panel::kCols / kQuadrant) + c] = panel.quadrant[0][c];
+      dst.part[i].quadrant[1][p * (Panel::kCols / kQuadrant) + c] = panel.quadrant[1][c];
+    }
+  });
+}
+// A shared tile = registers of its shape, of 8-bit or 16-bit elements. Copies by the copy engine and products
+// may read it after fence_proxy_async_shared() in each thread and then a barrier: store_and_fence().
+template <class Dst, class Src>
+__device__ __forceinline__ void store(Dst& dst, const Src& src, const Place& place) {
+  detail::check_shared<Src, Dst>();
+  using T = typename Src::ElementType;
+  static_assert(Element16<T> || Element8<T>, "store: convert() sums to a type of 8 or 16 bits first");
+  detail::for_panels<Src>(dst, place.warp, [&](int i, int p, auto& rows) {
+    using Panel = std::remove_cvref_t<decltype(rows)>;
+    tiles::RegisterTile<typename Panel::ElementType, kRowsOfWarp, Panel::kCols> panel;
+#pragma unroll
+    for (int c = 0; c < Panel::kCols / kQuadrant; ++c) {
+      panel.quadrant[0][c] = src.part[i].quadrant[0][p * (Panel::kCols / kQuadrant) + c];
+      panel.quadrant[1][c] = src.part[i].quadrant[1][p * (Panel::kCols / kQuadrant) + c];
+    }
+    tiles::store(rows, panel, place.lane);
+  });
+}
+// store(), after which the whole warpgroup has stored: one thread may begin a copy by the copy engine, or all
+// a product.
+template <class Dst, class Src>
+__device__ __forceinline__ void store_and_fence(Dst& dst, const Src& src, const Place& place) {
+  store(dst, src, place);
+  ptx::fence_proxy_async_shared();
+  place.sync();
+}
+// Stores sums to global memory through shared memory, kCols columns at a time, in type T: matrix rows from
+// `row`, columns from `col` on. `buffers` are two tiles of this warpgroup alone; they are free again when
+// stores_read() returns.
+template <class Tile, AccumulatorTile Src>
+__device__ __forceinline__ void store_through(Tile (&buffers)[2], const TensorMap<Tile>& map, uint32_t row,
+                                              uint32_t col, const Src& src, const Place& place) {
+  static_assert(Tile::kRows == Src::kRows && Src::kCols % Tile::kCols == 0,
+                "store_through: a buffer must have the rows of the sums and a part of their columns");
+#pragma unroll
+  for (int c = 0; c < Src::kCols / Tile::kCols; ++c) {
+    RegisterTile<typename Tile::ElementType, Src::kRows, Tile::kCols> out;
+    convert(out, columns<Tile::kCols>(src, c * Tile::kCols));
+    if (place.leads()) ptx::wait_stores_read<1>();  // the buffer's copy of before has read it
+    place.sync();
+    store_and_fence(buffers[c % 2], out, place);
+    if (place.leads()) {
+      tiles::store_async(map, row, col + c * Tile::kCols, buffers[c % 2]);
+      commit_stores();
+    }
+  }
+}
+
+}  // namespace serval::tiles::warpgroup
