@@ -1,0 +1,120 @@
+// rotary() of kernels/rotary.h: a stream of head vectors, turned in shared memory.
+#include "kernels/arguments.h"
+#include "kernels/rotary.h"
+#include "vm/tiles/sm90/pipeline.cuh"
+
+namespace serval::kernels {
+namespace {
+
+using namespace tiles;
+
+template <uint32_t kHeadDim>
+struct Rotary {
+  static constexpr uint32_t kConsumers = 2, kStages = 6, kBlocks = 1;
+  static constexpr uint32_t kStageBytes = 32 * 1024, kVectorBytes = kHeadDim * sizeof(Bf16);
+  static constexpr uint32_t kVectors = kStageBytes / kVectorBytes;  // of a stage
+  static constexpr uint32_t kSegmentElements = sizeof(uint4) / sizeof(Bf16);
+  static constexpr uint32_t kHalf = kHeadDim / 2 / kSegmentElements;  // segments of half a vector
+
+  struct Globals {
+    const std::byte* x;
+    std::byte* out;
+    const float *cos, *sin;
+    uint32_t vectors, heads, positions;
+  };
+  struct Task {
+    uint32_t first, vectors;
+  };
+  struct Stage {
+    alignas(128) uint4 segments[kVectors][2][kHalf];
+  };
+  struct Scratch {};
+  struct State {};
+
+  static __host__ __device__ uint32_t tasks(const Globals& g) {
+    return (g.vectors + kVectors - 1) / kVectors;
+  }
+  static __device__ Task task(const Globals& g, uint32_t index, uint32_t) {
+    return {index * kVectors, min(kVectors, g.vectors - index * kVectors)};
+  }
+  static __device__ uint32_t steps(const Globals&, const Task&) { return 1; }
+  static __device__ uint32_t bytes(const Globals&, const Task& task, uint32_t) {
+    return task.vectors * kVectorBytes;
+  }
+  static __device__ void load(const Globals& g, const Task& task, uint32_t, Stage& stage,
+                              const pipeline::Landing& landing) {
+    landing.load(&stage, g.x + size_t{task.first} * kVectorBytes, task.vectors * kVectorBytes);
+  }
+  static __device__ void store(const Globals& g, const Task& task, uint32_t, Stage& stage) {
+    ptx::bulk_store(g.out + size_t{task.first} * kVectorBytes, &stage, task.vectors * kVectorBytes);
+  }
+  static __device__ State begin(const Globals&, const warpgroup::Place&) { return {}; }
+
+  // Turns two pairs of neighbouring channels: u of the first half and v of the second.
+  static __device__ void turn(uint32_t& u, uint32_t& v, float2 cos, float2 sin) {
+    const float2 a{ptx::bf16_low(u), ptx::bf16_high(u)}, b{ptx::bf16_low(v), ptx::bf16_high(v)};
+    u = ptx::pack_bf16(a.x * cos.x - b.x * sin.x, a.y * cos.y - b.y * sin.y);
+    v = ptx::pack_bf16(b.x * cos.x + a.x * sin.x, b.y * cos.y + a.y * sin.y);
+  }
+  static __device__ void load_angles(float2 (&to)[4], const float* from) {
+#pragma unroll
+    for (uint32_t i = 0; i < 2; ++i) {
+      const uint4 four = ptx::load_constant(reinterpret_cast<const uint4*>(from) + i);
+      to[2 * i] = {__uint_as_float(four.x), __uint_as_float(four.y)};
+      to[2 * i + 1] = {__uint_as_float(four.z), __uint_as_float(four.w)};
+    }
+  }
+  // Each thread turns kItems pairs of segments. It loads all angles first; vectors after the task's last one
+  // are turned, too, but not stored.
+  static __device__ void compute(const Globals& g, const Task& task, uint32_t, Stage& stage, State&, Scratch&,
+                                 const warpgroup::Place& place) {
+    constexpr uint32_t kThreads = kConsumers * warpgroup::kThreads, kItems = kVectors * kHalf / kThreads;
+    const uint32_t segment = place.thread() % kHalf, first = place.thread() / kHalf;
+    float2 cos[kItems][4], sin[kItems][4];
+#pragma unroll
+    for (uint32_t i = 0; i < kItems; ++i) {
+      const uint32_t vector = task.first + first + i * (kThreads / kHalf);
+      const size_t angle =
+          size_t{vector / g.heads % g.positions} * (kHeadDim / 2) + segment * kSegmentElements;
+      load_angles(cos[i], g.cos + angle);
+      load_angles(sin[i], g.sin + angle);
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < kItems; ++i) {
+      auto& vector = stage.segments[first + i * (kThreads / kHalf)];
+      uint4 u = vector[0][segment], v = vector[1][segment];
+#pragma unroll
+      for (uint32_t j = 0; j < 4; ++j) turn((&u.x)[j], (&v.x)[j], cos[i][j], sin[i][j]);
+      vector[0][segment] = u;
+      vector[1][segment] = v;
+    }
+  }
+};
+
+template <uint32_t kHeadDim>
+void launch(const uint16_t* x, const float* cos, const float* sin, uint16_t* out, const RotaryShape& shape,
+            cudaStream_t stream) {
+  pipeline::launch<Rotary<kHeadDim>>(
+      {reinterpret_cast<const std::byte*>(x), reinterpret_cast<std::byte*>(out), cos, sin,
+       shape.tokens * shape.heads, shape.heads, shape.positions},
+      stream);
+}
+
+}  // namespace
+
+void rotary(const uint16_t* x, const float* cos, const float* sin, uint16_t* out, RotaryShape shape,
+            cudaStream_t stream) {
+  constexpr const char* kName = "rotary";
+  require(shape.head_dim == 64 || shape.head_dim == 128, kName,
+          "head_dim is " + std::to_string(shape.head_dim) + "; it must be 64 or 128");
+  require(shape.heads > 0 && shape.positions > 0, kName, "heads and positions must be at least 1");
+  require(uint64_t{shape.tokens} * shape.heads < UINT32_MAX - UINT16_MAX, kName,
+          "tokens * heads must be less than 2^32 - 2^16");
+  require_aligned(x, kName, "x");
+  require_aligned(cos, kName, "cos");
+  require_aligned(sin, kName, "sin");
+  require_aligned(out, kName, "out");
+  (shape.head_dim == 64 ? launch<64> : launch<128>)(x, cos, sin, out, shape, stream);
+}
+
+}  // namespace serval::kernels
