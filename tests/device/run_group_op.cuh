@@ -8,20 +8,12 @@
 
 #include "instructions/sm90/device_kernel.cuh"
 #include "tests/device/gpu_tensors.h"
+#include "tests/device/needs_gpu.h"
 #include "tests/instructions/scene.h"
 #include "vm/device/op.cuh"
 #include "vm/reflect.h"
 
 namespace serval::testing {
-
-// Skips the test if there is no GPU.
-#define SERVAL_NEEDS_GPU()                                                                     \
-  do {                                                                                         \
-    int devices = 0;                                                                           \
-    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {                         \
-      GTEST_SKIP() << "NOT TESTED: there is no GPU here, and this test is about nothing else"; \
-    }                                                                                          \
-  } while (false)
 
 template <class Op>
 __global__ void __maxnreg__(200)

@@ -9,26 +9,30 @@
 
 #include "gtest/gtest.h"
 
-#include "tests/device/run_group_op.cuh"
+#include "tests/device/needs_gpu.h"
+#include "tests/instructions/random.h"
 #include "vm/base/bf16.h"
+#include "vm/base/e4m3.h"
 #include "vm/device/device_array.h"
 #include "vm/tiles/tiles.cuh"
 
 namespace serval::testing {
 
-using tiles::Bf16, tiles::Fp16, tiles::Layout;
+using tiles::Bf16, tiles::E4m3, tiles::Fp16, tiles::Layout;
 
 // Elements as numbers; rounds to nearest.
 template <class T>
 float to_float(T v) {
   if constexpr (std::is_same_v<T, Bf16>) return bf16_to_float(v.bits);
   if constexpr (std::is_same_v<T, Fp16>) return fp16_to_float(v.bits);
+  if constexpr (std::is_same_v<T, E4m3>) return e4m3_to_float(v.bits);
   if constexpr (std::is_same_v<T, float>) return v;
 }
 template <class T>
 T from_float(float v) {
   if constexpr (std::is_same_v<T, Bf16>) return {float_to_bf16(v)};
   if constexpr (std::is_same_v<T, Fp16>) return {__half_as_ushort(__float2half_rn(v))};
+  if constexpr (std::is_same_v<T, E4m3>) return {float_to_e4m3(v)};
   if constexpr (std::is_same_v<T, float>) return v;
 }
 

@@ -34,17 +34,6 @@ uint32_t pair_units(const Shape& shape) {
 
 }  // namespace
 
-uint64_t Random::bits() {
-  uint64_t z = state_ += 0x9E3779B97F4A7C15;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
-  return z ^ (z >> 31);
-}
-
-double Random::real(double low, double high) {
-  return low + (high - low) * static_cast<double>(bits() >> 11) * 0x1p-53;
-}
-
 TensorId Bench::add(std::string name, DType dtype, TensorKind kind, uint64_t rows, uint64_t cols,
                     uint32_t head_dim) {
   Tensor tensor;

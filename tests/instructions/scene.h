@@ -15,6 +15,7 @@
 #include "instructions/common/tile_shape.h"
 #include "instructions/isa.h"
 #include "instructions/sample/sampler.h"
+#include "tests/instructions/random.h"
 #include "vm/state/control.h"
 #include "vm/state/limits.h"
 #include "vm/state/names.h"
@@ -23,29 +24,6 @@
 #include "vm/state/view.h"
 
 namespace serval::testing {
-
-// SplitMix64: the same numbers with every standard library.
-class Random {
- public:
-  explicit Random(uint64_t seed) : state_(seed) {}
-  uint64_t bits();
-  uint32_t below(uint32_t n) { return static_cast<uint32_t>(bits() % n); }
-  uint32_t between(uint32_t low, uint32_t high) { return low + below(high - low + 1); }
-  double real(double low, double high);
-  bool chance(double probability) { return real(0, 1) < probability; }
-  template <class T>
-  T pick(const std::vector<T>& from) {
-    return from[below(static_cast<uint32_t>(from.size()))];
-  }
-  template <class T>
-  void shuffle(std::vector<T>& values) {
-    for (size_t i = values.size(); i > 1; --i)
-      std::swap(values[i - 1], values[below(static_cast<uint32_t>(i))]);
-  }
-
- private:
-  uint64_t state_;
-};
 
 // A byte pattern that is NaN as bf16 and as f32, and out of range as an index.
 inline constexpr std::byte kPoison{0xFF};

@@ -1,0 +1,105 @@
+// The norms of kernels/residual_norm.h against their formulas in double.
+#include "kernels/residual_norm.h"
+#include "tests/kernels/reference.cuh"
+
+namespace serval::testing {
+namespace {
+
+constexpr float kEpsilon = 1e-5F;
+
+struct Case {
+  uint32_t rows, width;
+  std::vector<Bf16> x, residual, weight, bias;
+
+  Case(uint32_t r, uint32_t w, Random& random)
+      : rows(r),
+        width(w),
+        x(random_numbers<Bf16>(size_t{r} * w, 2, random)),
+        residual(random_numbers<Bf16>(size_t{r} * w, 2, random)),
+        weight(random_numbers<Bf16>(w, 2, random)),
+        bias(random_numbers<Bf16>(w, 2, random)) {}
+
+  float sum(size_t i) const { return bf16_to_float(float_to_bf16(to_float(x[i]) + to_float(residual[i]))); }
+  // The norms of all elements.
+  std::vector<float> norms(bool centred) const {
+    std::vector<float> out(x.size());
+    for (size_t row = 0; row < rows; ++row) {
+      const size_t first = row * width;
+      double mean = 0, squares = 0;
+      for (size_t i = 0; centred && i < width; ++i) mean += sum(first + i) / width;
+      for (size_t i = 0; i < width; ++i) squares += (sum(first + i) - mean) * (sum(first + i) - mean);
+      const double scale = 1 / std::sqrt(squares / width + kEpsilon);
+      for (size_t i = 0; i < width; ++i) {
+        out[first + i] = static_cast<float>((sum(first + i) - mean) * scale * to_float(weight[i]) +
+                                            (centred ? to_float(bias[i]) : 0));
+      }
+    }
+    return out;
+  }
+};
+
+struct Results {
+  std::vector<uint16_t> sum, out;
+  bool operator==(const Results&) const = default;
+};
+Results run(const Case& c, bool centred) {
+  const auto upload = [](const std::vector<Bf16>& v) { return DeviceArray<Bf16>(std::span<const Bf16>(v)); };
+  const auto x = upload(c.x), residual = upload(c.residual), weight = upload(c.weight), bias = upload(c.bias);
+  const auto words = [](const DeviceArray<Bf16>& v) { return reinterpret_cast<const uint16_t*>(v.data()); };
+  const DeviceArray<uint16_t> sum(c.x.size()), out(c.x.size());
+  const kernels::ResidualNorm arguments{words(x),   words(residual), words(weight), words(bias), sum.data(),
+                                        out.data(), c.rows,          c.width,       kEpsilon};
+  (centred ? kernels::residual_layer_norm : kernels::residual_rms_norm)(arguments, nullptr);
+  SERVAL_CUDA_CHECK(cudaDeviceSynchronize());
+  return {sum.download(), out.download()};
+}
+
+void expect_norms(bool centred) {
+  Random random(3);
+  const std::vector<std::pair<uint32_t, uint32_t>> shapes = {
+      {1, 8},     {3, 64},      {9, 1000}, {300, 1024}, {17, 1032}, {5, 2048},
+      {33, 2056}, {1000, 4096}, {3, 4104}, {11, 5120},  {7, 8184},  {2000, 8192}};
+  for (const auto& [rows, width] : shapes) {
+    SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(width));
+    const Case c(rows, width, random);
+    const Results got = run(c, centred);
+    expect_bf16(
+        got.sum, [&](size_t i) { return c.sum(i); }, 0, 0);
+    const std::vector<float> want = c.norms(centred);
+    expect_bf16(
+        got.out, [&](size_t i) { return want[i]; }, 1.0F / 250, 1e-4F);
+  }
+}
+TEST(ResidualNorm, RmsNormOfTheSum) {
+  SERVAL_NEEDS_GPU();
+  expect_norms(false);
+}
+TEST(ResidualNorm, LayerNormOfTheSum) {
+  SERVAL_NEEDS_GPU();
+  expect_norms(true);
+}
+TEST(ResidualNorm, GivesTheSameBitsInEveryRun) {
+  SERVAL_NEEDS_GPU();
+  Random random(4);
+  const Case c(3001, 5120, random);
+  for (const bool centred : {false, true}) {
+    const Results first = run(c, centred);
+    for (int again = 0; again < 3; ++again) EXPECT_TRUE(run(c, centred) == first);
+  }
+}
+TEST(ResidualNorm, RefusesWidthsThatItHasNoRoomFor) {
+  auto* p = reinterpret_cast<uint16_t*>(4096);
+  const auto message = [&](uint32_t width) -> std::string {
+    try {
+      kernels::residual_rms_norm({p, p, p, nullptr, p, p, 1, width, kEpsilon}, nullptr);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_EQ(message(12), "residual_rms_norm: width is 12; it must be a positive multiple of 8");
+  EXPECT_EQ(message(8200), "residual_rms_norm: width is 8200; it must be at most 8192");
+}
+
+}  // namespace
+}  // namespace serval::testing
