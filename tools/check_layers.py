@@ -2,7 +2,7 @@
 """Checks that includes go one way between the layers (docs/architecture.md).
 
 vm <- instructions <- scheduler <- models <- engine; the profiler knows vm, instructions and scheduler, and only the
-engine knows the profiler. Inside a layer, some rooms (folders) know only the rooms that are listed for them. Public headers,
+engine knows the profiler. Kernels of their own (kernels) know vm alone. Inside a layer, some rooms (folders) know only the rooms that are listed for them. Public headers,
 in engine/include, include only each other. A family of models is known in its own folder and in the table of architectures,
 the command line in its own folder. Code for one GPU architecture stands in folders named for it (sm90): few other files
 include from them, and no other file has PTX that older GPUs do not know (docs/add_an_architecture.md). Prints each breach
@@ -24,6 +24,7 @@ ALLOWED = {
     "models": {"vm", "instructions", "scheduler", "models"},
     "engine": {"vm", "instructions", "scheduler", "models", "profiler", "engine"},
     "profiler": {"vm", "instructions", "scheduler", "profiler"},
+    "kernels": {"vm", "kernels"},
 }
 # The folders or files of its own layer that a room may include, beside itself.
 ROOMS = {
@@ -79,6 +80,8 @@ CHOOSE_ARCHITECTURE = {
     "vm/device/bound_rank.h",
     "vm/ptx/ptx.cuh",
 }
+# Layers that are written for one architecture as a whole.
+FOR_ONE_ARCHITECTURE = {"kernels"}
 # In assembly: instructions that GPUs before sm_90 do not have, or that only one architecture has.
 PTX_OF_ONE = re.compile(
     r'"[^"\n]*\b(wgmma|tcgen05|setmaxnreg|stmatrix|cp\.async\.bulk|cp\.reduce\.async|expect_tx|try_wait'
@@ -141,7 +144,7 @@ def breach_of_privacy(includer: Path, target: Path) -> str | None:
 
 
 def is_of_architecture(path: Path) -> bool:
-    return any(ARCHITECTURE.fullmatch(part) for part in path.parts)
+    return path.parts[0] in FOR_ONE_ARCHITECTURE or any(ARCHITECTURE.fullmatch(part) for part in path.parts)
 
 
 def breach_of_architecture(includer: Path, target: Path) -> str | None:
