@@ -1,6 +1,7 @@
 // The norms of kernels/residual_norm.h: a stream of rows; their sums and norms replace them in shared memory.
 #include "kernels/arguments.h"
 #include "kernels/residual_norm.h"
+#include "vm/tiles/ops/register/segment.cuh"
 #include "vm/tiles/sm90/pipeline.cuh"
 
 namespace serval::kernels {
@@ -11,15 +12,14 @@ using namespace tiles;
 // kWarps warps share a row; a thread has up to four segments of 8 of its elements.
 template <bool kCentred, uint32_t kWarps>
 struct Norm {
-  static constexpr uint32_t kConsumers = 2, kStages = 6, kBlocks = 1, kSegments = 4, kSegment = 8;
+  static constexpr uint32_t kConsumers = 2, kStages = 6, kBlocks = 1, kSegments = 4;
+  static constexpr uint32_t kSegment = Segment::kElements;
   static constexpr uint32_t kRowThreads = kWarps * kWarpThreads;
   static constexpr uint32_t kRows = kConsumers * warpgroup::kWarps / kWarps;  // of a stage
   static constexpr uint32_t kMostWidth = kRowThreads * kSegments * kSegment;
 
   using Globals = ResidualNorm;
-  struct Task {
-    uint32_t row, rows;
-  };
+  using Task = uint32_t;  // the first of up to kRows rows
   struct Stage {
     alignas(128) uint4 x[kRows * kMostWidth / kSegment];
     uint4 residual[kRows * kMostWidth / kSegment];
@@ -28,29 +28,25 @@ struct Norm {
     float partial[2][kConsumers * warpgroup::kWarps];
   };
   struct State {
+    Segment v[kSegments];
     uint4 weight[kSegments], bias[kSegments];
     uint32_t reductions;
   };
 
   static __host__ __device__ uint32_t tasks(const Globals& g) { return (g.rows + kRows - 1) / kRows; }
-  static __device__ Task task(const Globals& g, uint32_t index, uint32_t) {
-    return {index * kRows, min(kRows, g.rows - index * kRows)};
+  static __device__ Task task(const Globals&, uint32_t index, uint32_t) { return index * kRows; }
+  static __device__ uint32_t steps(const Globals&, Task) { return 1; }
+  static __device__ uint32_t bytes(const Globals& g, Task row, uint32_t) {  // of x and residual
+    return min(kRows, g.rows - row) * g.width * 2 * sizeof(Bf16);
   }
-  static __device__ uint32_t steps(const Globals&, const Task&) { return 1; }
-  static __device__ uint32_t matrix_bytes(const Globals& g, const Task& task) {
-    return task.rows * g.width * static_cast<uint32_t>(sizeof(Bf16));
-  }
-  static __device__ uint32_t bytes(const Globals& g, const Task& task, uint32_t) {
-    return 2 * matrix_bytes(g, task);
-  }
-  static __device__ void load(const Globals& g, const Task& task, uint32_t, Stage& stage,
+  static __device__ void load(const Globals& g, Task row, uint32_t, Stage& stage,
                               const pipeline::Landing& landing) {
-    landing.load(stage.x, g.x + size_t{task.row} * g.width, matrix_bytes(g, task));
-    landing.load(stage.residual, g.residual + size_t{task.row} * g.width, matrix_bytes(g, task));
+    landing.load(stage.x, g.x + size_t{row} * g.width, bytes(g, row, 0) / 2);
+    landing.load(stage.residual, g.residual + size_t{row} * g.width, bytes(g, row, 0) / 2);
   }
-  static __device__ void store(const Globals& g, const Task& task, uint32_t, Stage& stage) {
-    ptx::bulk_store(g.sum + size_t{task.row} * g.width, stage.residual, matrix_bytes(g, task));
-    ptx::bulk_store(g.out + size_t{task.row} * g.width, stage.x, matrix_bytes(g, task));
+  static __device__ void store(const Globals& g, Task row, uint32_t, Stage& stage) {
+    ptx::bulk_store(g.sum + size_t{row} * g.width, stage.residual, bytes(g, row, 0) / 2);
+    ptx::bulk_store(g.out + size_t{row} * g.width, stage.x, bytes(g, row, 0) / 2);
   }
   // Calls fn(i, segment of the row) for the thread's segments.
   template <class Fn>
@@ -62,7 +58,7 @@ struct Norm {
     }
   }
   static __device__ State begin(const Globals& g, const warpgroup::Place& place) {
-    State state{};
+    State state{};  // bias 0 for RMS norm
     for_segments(g, place, [&](uint32_t i, uint32_t segment) {
       state.weight[i] = ptx::load_constant(reinterpret_cast<const uint4*>(g.weight) + segment);
       if constexpr (kCentred)
@@ -76,7 +72,7 @@ struct Norm {
     for (int distance = 1; distance < 32; distance *= 2) v += __shfl_xor_sync(kAllLanes, v, distance);
     if constexpr (kWarps == 1) return v;
     const uint32_t warp = place.thread() / kWarpThreads;
-    float(&partial)[kConsumers * warpgroup::kWarps] = scratch.partial[state.reductions++ % 2];
+    auto& partial = scratch.partial[state.reductions++ % 2];
     if (place.lane == 0) partial[warp] = v;
     ptx::named_barrier_sync(warpgroup::kFreeBarrier, kConsumers * warpgroup::kThreads);
     v = 0;
@@ -84,44 +80,28 @@ struct Norm {
     for (uint32_t i = 0; i < kWarps; ++i) v += partial[warp / kWarps * kWarps + i];
     return v;
   }
-  static __device__ void compute(const Globals& g, const Task&, uint32_t, Stage& stage, State& state,
+  static __device__ void compute(const Globals& g, Task, uint32_t, Stage& stage, State& state,
                                  Scratch& scratch, const warpgroup::Place& place) {
     const uint32_t first = place.thread() / kRowThreads * (g.width / kSegment);  // segment of the stage
-    float2 v[kSegments][kSegment / 2] = {};
+    const float width = static_cast<float>(g.width);
     float total = 0, squares = 0;
     for_segments(g, place, [&](uint32_t i, uint32_t segment) {
-      uint4 x = stage.x[first + segment], sum = stage.residual[first + segment];
-#pragma unroll
-      for (uint32_t j = 0; j < kSegment / 2; ++j) {
-        uint32_t& pair = (&sum.x)[j];
-        const uint32_t other = (&x.x)[j];
-        pair = ptx::pack_bf16(ptx::bf16_low(pair) + ptx::bf16_low(other),
-                              ptx::bf16_high(pair) + ptx::bf16_high(other));
-        v[i][j] = {ptx::bf16_low(pair), ptx::bf16_high(pair)};
-        total += v[i][j].x + v[i][j].y;
-      }
-      stage.residual[first + segment] = sum;
+      const auto sum = [](float a, float b) { return a + b; };
+      uint4& to = stage.residual[first + segment];
+      to = pack<Bf16>(map_segments(sum, unpack<Bf16>(stage.x[first + segment]), unpack<Bf16>(to)));
+      state.v[i] = unpack<Bf16>(to);
+      total += add_up(state.v[i]);
     });
-    const float width = static_cast<float>(g.width);
     const float mean = kCentred ? row_sum(total, state, scratch, place) / width : 0;
     for_segments(g, place, [&](uint32_t i, uint32_t) {
-#pragma unroll
-      for (float2& pair : v[i]) {
-        pair = {pair.x - mean, pair.y - mean};
-        squares += pair.x * pair.x + pair.y * pair.y;
-      }
+      state.v[i] = map_segments([&](float v) { return v - mean; }, state.v[i]);
+      squares += add_up(map_segments([](float v) { return v * v; }, state.v[i]));
     });
     const float scale = rsqrtf(row_sum(squares, state, scratch, place) / width + g.epsilon);
     for_segments(g, place, [&](uint32_t i, uint32_t segment) {
-      uint4 out;
-#pragma unroll
-      for (uint32_t j = 0; j < kSegment / 2; ++j) {
-        const uint32_t weight = (&state.weight[i].x)[j], bias = (&state.bias[i].x)[j];
-        (&out.x)[j] = ptx::pack_bf16(
-            v[i][j].x * scale * ptx::bf16_low(weight) + (kCentred ? ptx::bf16_low(bias) : 0),
-            v[i][j].y * scale * ptx::bf16_high(weight) + (kCentred ? ptx::bf16_high(bias) : 0));
-      }
-      stage.x[first + segment] = out;
+      const auto norm = [&](float v, float weight, float bias) { return v * scale * weight + bias; };
+      stage.x[first + segment] = pack<Bf16>(
+          map_segments(norm, state.v[i], unpack<Bf16>(state.weight[i]), unpack<Bf16>(state.bias[i])));
     });
   }
 };

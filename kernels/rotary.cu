@@ -1,6 +1,7 @@
 // rotary() of kernels/rotary.h: a stream of head vectors, turned in shared memory.
 #include "kernels/arguments.h"
 #include "kernels/rotary.h"
+#include "vm/tiles/ops/register/segment.cuh"
 #include "vm/tiles/sm90/pipeline.cuh"
 
 namespace serval::kernels {
@@ -12,9 +13,8 @@ template <uint32_t kHeadDim>
 struct Rotary {
   static constexpr uint32_t kConsumers = 2, kStages = 6, kBlocks = 1;
   static constexpr uint32_t kStageBytes = 32 * 1024, kVectorBytes = kHeadDim * sizeof(Bf16);
-  static constexpr uint32_t kVectors = kStageBytes / kVectorBytes;  // of a stage
-  static constexpr uint32_t kSegmentElements = sizeof(uint4) / sizeof(Bf16);
-  static constexpr uint32_t kHalf = kHeadDim / 2 / kSegmentElements;  // segments of half a vector
+  static constexpr uint32_t kVectors = kStageBytes / kVectorBytes;      // of a stage
+  static constexpr uint32_t kHalf = kHeadDim / 2 / Segment::kElements;  // segments of half a vector
 
   struct Globals {
     const std::byte* x;
@@ -50,19 +50,15 @@ struct Rotary {
   }
   static __device__ State begin(const Globals&, const warpgroup::Place&) { return {}; }
 
-  // Turns two pairs of neighbouring channels: u of the first half and v of the second.
-  static __device__ void turn(uint32_t& u, uint32_t& v, float2 cos, float2 sin) {
-    const float2 a{ptx::bf16_low(u), ptx::bf16_high(u)}, b{ptx::bf16_low(v), ptx::bf16_high(v)};
-    u = ptx::pack_bf16(a.x * cos.x - b.x * sin.x, a.y * cos.y - b.y * sin.y);
-    v = ptx::pack_bf16(b.x * cos.x + a.x * sin.x, b.y * cos.y + a.y * sin.y);
-  }
-  static __device__ void load_angles(float2 (&to)[4], const float* from) {
+  static __device__ Segment load_angles(const float* from) {
+    Segment out;
 #pragma unroll
     for (uint32_t i = 0; i < 2; ++i) {
       const uint4 four = ptx::load_constant(reinterpret_cast<const uint4*>(from) + i);
-      to[2 * i] = {__uint_as_float(four.x), __uint_as_float(four.y)};
-      to[2 * i + 1] = {__uint_as_float(four.z), __uint_as_float(four.w)};
+      out.pair[2 * i] = {__uint_as_float(four.x), __uint_as_float(four.y)};
+      out.pair[2 * i + 1] = {__uint_as_float(four.z), __uint_as_float(four.w)};
     }
+    return out;
   }
   // Each thread turns kItems pairs of segments. It loads all angles first; vectors after the task's last one
   // are turned, too, but not stored.
@@ -70,23 +66,23 @@ struct Rotary {
                                  const warpgroup::Place& place) {
     constexpr uint32_t kThreads = kConsumers * warpgroup::kThreads, kItems = kVectors * kHalf / kThreads;
     const uint32_t segment = place.thread() % kHalf, first = place.thread() / kHalf;
-    float2 cos[kItems][4], sin[kItems][4];
+    Segment cos[kItems], sin[kItems];
 #pragma unroll
     for (uint32_t i = 0; i < kItems; ++i) {
       const uint32_t vector = task.first + first + i * (kThreads / kHalf);
       const size_t angle =
-          size_t{vector / g.heads % g.positions} * (kHeadDim / 2) + segment * kSegmentElements;
-      load_angles(cos[i], g.cos + angle);
-      load_angles(sin[i], g.sin + angle);
+          size_t{vector / g.heads % g.positions} * (kHeadDim / 2) + segment * Segment::kElements;
+      cos[i] = load_angles(g.cos + angle);
+      sin[i] = load_angles(g.sin + angle);
     }
 #pragma unroll
     for (uint32_t i = 0; i < kItems; ++i) {
       auto& vector = stage.segments[first + i * (kThreads / kHalf)];
-      uint4 u = vector[0][segment], v = vector[1][segment];
-#pragma unroll
-      for (uint32_t j = 0; j < 4; ++j) turn((&u.x)[j], (&v.x)[j], cos[i][j], sin[i][j]);
-      vector[0][segment] = u;
-      vector[1][segment] = v;
+      const Segment u = unpack<Bf16>(vector[0][segment]), v = unpack<Bf16>(vector[1][segment]);
+      const auto back = [](float a, float b, float c, float s) { return a * c - b * s; };
+      const auto ahead = [](float a, float b, float c, float s) { return b * c + a * s; };
+      vector[0][segment] = pack<Bf16>(map_segments(back, u, v, cos[i], sin[i]));
+      vector[1][segment] = pack<Bf16>(map_segments(ahead, u, v, cos[i], sin[i]));
     }
   }
 };

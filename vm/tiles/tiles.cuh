@@ -2,7 +2,7 @@
 // functions `name(dst, src…)` on typed tiles; a tile of the wrong shape, type or layout does not compile
 // (types/concepts.cuh).
 //
-//   types/element.cuh           Bf16, Fp16 and float; pairs of them
+//   types/element.cuh           E4m3, Bf16, Fp16 and float; what a lane holds of them
 //   types/layout.cuh            how the tensor cores spread a tile over a warp's lanes
 //   types/register_tile.cuh     RegisterTile, Accumulator
 //   types/register_vector.cuh   RegisterVector: RowVector and ColumnVector of a tile
@@ -15,6 +15,7 @@
 //                               accumulate_columns; reduce_lanes
 //   ops/register/convert.cuh    convert
 //   ops/register/terms.cuh      the column order of load_terms
+//   ops/register/segment.cuh    Segment: eight neighbours of a row; unpack, pack, map_segments, add_up
 //   ops/register/mma.cuh        mma_ab, mma_abt, mma_atb, mma_atbt
 //   ops/shared/load_store.cuh   load_left, load_right, load_right_columns, load_terms, load, store: shared
 //                               memory ↔ registers
@@ -27,11 +28,13 @@
 //   sm90/bulk.cuh               load_async, store_async, commit_stores, wait_stores: row after row
 //   sm90/tensor.cuh             load_async, store_async: through a TensorMap
 //   sm90/tensor_map.cuh         TensorMap: a matrix for the copy engine; sm90/make_tensor_map.h makes one
+//   sm90/warpgroup.cuh          tiles of a warpgroup: asynchronous products, and the operations above on them
+//   sm90/pipeline.cuh           load, compute, store, finish: a kernel out of an author's small functions
 //
 // They are built on the functions of vm/ptx/, one thin function for each PTX instruction.
 //
-// Products of warpgroups are not tile operations: their operands lie in pages and in registers that the
-// compiler must see (vm/ptx/sm90/wgmma.cuh). fp8 can be added in types/element.cuh.
+// docs/tiles.md shows how to write a kernel with them. Instructions of the interpreter multiply whole pages by
+// vm/ptx/sm90/wgmma.cuh itself: their operands are not tiles yet.
 #pragma once
 
 #include "vm/tiles/ops/global/async.cuh"
@@ -40,5 +43,6 @@
 #include "vm/tiles/ops/register/map.cuh"
 #include "vm/tiles/ops/register/mma.cuh"
 #include "vm/tiles/ops/register/reduce.cuh"
+#include "vm/tiles/ops/register/segment.cuh"
 #include "vm/tiles/ops/register/terms.cuh"
 #include "vm/tiles/ops/shared/load_store.cuh"

@@ -114,30 +114,38 @@ __device__ __forceinline__ void multiply_step(float (&sums)[D::kCols / 2], int p
     Form::multiply(sums, left, right, true);
   }
 }
-// Issues d += a × b as one group.
+// Issues d += a × b as one group. The instruction wants the sums in another order than a tile has them; no
+// register moves, since the compiler renames them, but nothing may come between the products.
 template <bool kTransposed, class D, class A, class B>
 __device__ __forceinline__ void multiply(D& d, const A& a, const B& b) {
   constexpr int kSteps =
       A::kCols * static_cast<int>(sizeof(typename A::ElementType)) / static_cast<int>(ptx::kWgmmaTermBytes);
+  float sums[D::kParts][D::kCols / 2];
+#pragma unroll
+  for (int part = 0; part < D::kParts; ++part) {
+    const auto& of = d.part[part].quadrant;
+#pragma unroll
+    for (int c = 0; c < D::kCols / kQuadrant; ++c) {
+      sums[part][4 * c] = of[0][c].x, sums[part][4 * c + 1] = of[0][c].y;
+      sums[part][4 * c + 2] = of[1][c].x, sums[part][4 * c + 3] = of[1][c].y;
+    }
+  }
   ptx::wgmma_fence();
 #pragma unroll
   for (int part = 0; part < D::kParts; ++part) {
-    auto& of = d.part[part].quadrant;
-    float sums[D::kCols / 2];  // in the order of the instruction; the compiler renames registers
 #pragma unroll
-    for (int c = 0; c < D::kCols / kQuadrant; ++c) {
-      sums[4 * c] = of[0][c].x, sums[4 * c + 1] = of[0][c].y;
-      sums[4 * c + 2] = of[1][c].x, sums[4 * c + 3] = of[1][c].y;
-    }
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) multiply_step<kTransposed, D>(sums, part, a, b, step);
-#pragma unroll
-    for (int c = 0; c < D::kCols / kQuadrant; ++c) {
-      of[0][c] = {sums[4 * c], sums[4 * c + 1]};
-      of[1][c] = {sums[4 * c + 2], sums[4 * c + 3]};
-    }
+    for (int step = 0; step < kSteps; ++step) multiply_step<kTransposed, D>(sums[part], part, a, b, step);
   }
   ptx::wgmma_commit();
+#pragma unroll
+  for (int part = 0; part < D::kParts; ++part) {
+    auto& of = d.part[part].quadrant;
+#pragma unroll
+    for (int c = 0; c < D::kCols / kQuadrant; ++c) {
+      of[0][c] = {sums[part][4 * c], sums[part][4 * c + 1]};
+      of[1][c] = {sums[part][4 * c + 2], sums[part][4 * c + 3]};
+    }
+  }
 }
 
 }  // namespace detail
@@ -202,7 +210,7 @@ __device__ __forceinline__ auto begin_products(Sums&& sums, A&& a, const B& b) {
   static_assert(!std::is_lvalue_reference_v<Sums>,
                 "mma: the sums must be moved in: mma_abt_async(std::move(sums), a, b)");
   static_assert(!AnyRegisterTile<Left> || !std::is_lvalue_reference_v<A>,
-                "mma: a left operand in registers must be moved in: mma_abt_async(sums, std::move(a), b)");
+                "mma: a left operand in registers must be moved in: std::move(a)");
   auto d = take_sums(sums);
   using D = decltype(d);
   if constexpr (kTransposed) {
