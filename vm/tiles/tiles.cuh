@@ -33,8 +33,8 @@
 //
 // They are built on the functions of vm/ptx/, one thin function for each PTX instruction.
 //
-// docs/tiles.md shows how to write a kernel with them. Instructions of the interpreter multiply whole pages by
-// vm/ptx/sm90/wgmma.cuh itself: their operands are not tiles yet.
+// docs/tiles.md shows how to write a kernel with them. Instructions of the interpreter multiply whole pages
+// by vm/ptx/sm90/wgmma.cuh itself: their operands are not tiles yet.
 #pragma once
 
 #include "vm/tiles/ops/global/async.cuh"
