@@ -130,6 +130,7 @@ void expect_products() {
 }
 
 TEST(Wgmma, WithRowsInRegisters) {
+  SERVAL_NEEDS_GPU();
   expect_products<Form::kRegisters, 16>();
   expect_products<Form::kRegisters, 32>();
   expect_products<Form::kRegisters, 64>();
@@ -137,6 +138,7 @@ TEST(Wgmma, WithRowsInRegisters) {
   expect_products<Form::kRegisters, 256>();
 }
 TEST(Wgmma, WithRowsInRegistersInFp16) {
+  SERVAL_NEEDS_GPU();
   expect_products<Form::kRegisters, 16, Fp16>();
   expect_products<Form::kRegisters, 32, Fp16>();
   expect_products<Form::kRegisters, 64, Fp16>();
@@ -144,14 +146,17 @@ TEST(Wgmma, WithRowsInRegistersInFp16) {
   expect_products<Form::kRegisters, 256, Fp16>();
 }
 TEST(Wgmma, WithARowForEachTerm) {
+  SERVAL_NEEDS_GPU();
   expect_products<Form::kRegistersTransposed, 64>();
   expect_products<Form::kRegistersTransposed, 128>();
 }
 TEST(Wgmma, WithBothInSharedMemory) {
+  SERVAL_NEEDS_GPU();
   expect_products<Form::kShared, 64>();
   expect_products<Form::kShared, 8>();
 }
 TEST(Wgmma, WithFewColumnsAndARowForEachTerm) {
+  SERVAL_NEEDS_GPU();
   expect_products<Form::kSharedTransposed, 8>();
 }
 
