@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <tuple>
 
 #include "vm/layout/e4m3_image.h"
 
@@ -11,6 +12,8 @@ namespace serval::device::formats {
 template <class First, class... Others>
 struct FormatSet {
   static constexpr uint32_t kCount = 1 + sizeof...(Others);
+  // The format of most weights of a program that needs them all.
+  using Last = std::tuple_element_t<kCount - 1, std::tuple<First, Others...>>;
   static constexpr bool kHasScales = First::kHasScales || (... || Others::kHasScales);
   // Calls visit(Format()) for format number `number`.
   template <class Visit>

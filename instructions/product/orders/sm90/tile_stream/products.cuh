@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "instructions/product/orders/sm90/tile_stream/pages.cuh"
 #include "instructions/product/orders/tile_stream/shape.cuh"
@@ -326,10 +327,12 @@ template <class FormatSet, class Config>
 __device__ __forceinline__ uint32_t format_of(const Plan& plan) {
   return FormatSet::kCount > 1 ? Config::uniform(plan.shape.format) : 0;
 }
-// True if the first wgmma covers all tokens of the tile, so that a second one would multiply nothing.
-template <class Config>
+// True if the first wgmma covers all tokens of the tile, so that a second one would multiply nothing. Always
+// false for formats that few weights have: the code for two formats would leave ptxas too few registers, and
+// it would serialise all products (C7512).
+template <class Config, class FormatSet, class Format>
 __device__ __forceinline__ bool fits_first_instruction(const Plan& plan, uint32_t tile) {
-  if constexpr (!Config::kLeavesOutTokens) return false;
+  if constexpr (!Config::kLeavesOutTokens || !std::is_same_v<Format, typename FormatSet::Last>) return false;
   return Config::uniform(plan.template tokens<Config>(tile) <= Sums<Config>::kTokens ? 1 : 0) != 0;
 }
 
@@ -348,7 +351,7 @@ __device__ __forceinline__ void multiply(Role& role, const Plan& plan, uint32_t 
     const WarpPieces<Format> pieces(role, pairs);
     if constexpr (Config::kTileTokens <= 64) {
       multiply_slabs<Format>(role, pieces, two_a_page, slabs, d);
-    } else if (fits_first_instruction<Config>(plan, tile)) {
+    } else if (fits_first_instruction<Config, FormatSet, Format>(plan, tile)) {
       multiply_halves<Format, 1>(role, pieces, two_a_page, slabs, d);
     } else {
       multiply_halves<Format, Sums<Config>::kInstructions>(role, pieces, two_a_page, slabs, d);
