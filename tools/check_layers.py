@@ -29,7 +29,7 @@ ALLOWED = {
 # The folders or files of its own layer that a room may include, beside itself.
 ROOMS = {
     "vm/base": set(),
-    "vm/layout": {"vm/base", "vm/machine.h"},
+    "vm/layout": {"vm/base", "vm/dtype.h", "vm/machine.h"},
     "instructions/sample/rank": {"instructions/common"},
     "instructions/sample/row": {"instructions/common", "instructions/sample/rank"},
     "instructions/sample/draw": {"instructions/common", "instructions/sample/rank", "instructions/sample/row"},

@@ -152,7 +152,7 @@ void check_state_part(size_t index, const Tensor& t, const StateLimits& limits) 
 
 bool is_too_large(const Tensor& t) {
   const uint64_t most = kMaxTensorBytes / t.rows;  // bytes of a row
-  return t.cols > most / size_of(t.dtype) || (t.dtype == DType::kE4M3 && e4m3_rows::row_bytes(t.cols) > most);
+  return t.cols > most / size_of(t.dtype) || row_bytes_of(t.dtype, t.cols) > most;
 }
 
 void check_tensors(const Program& p) {
@@ -167,6 +167,10 @@ void check_tensors(const Program& p) {
     if (t.rows == 0 || t.cols == 0 || is_too_large(t)) {
       refuse(fmt::format("tensor {} '{}': [{}, {}] is empty or larger than {} bytes", i, t.name, t.rows,
                          t.cols, kMaxTensorBytes));
+    }
+    if (is_int4(t.dtype) && t.cols % group_of(t.dtype) != 0) {
+      refuse(fmt::format("tensor {} '{}': {} columns; expected a multiple of {} in {}", i, t.name, t.cols,
+                         group_of(t.dtype), name_of(t.dtype)));
     }
     check_state_part(i, t, p.limits);
   }

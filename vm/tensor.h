@@ -5,7 +5,7 @@
 #include <string>
 
 #include "vm/dtype.h"
-#include "vm/layout/e4m3_rows.h"
+#include "vm/layout/row_bytes.h"
 
 namespace serval {
 
@@ -68,9 +68,7 @@ struct Tensor {
   uint32_t head_dim = 0;  // channels of a head; 0 for tensors without heads
 
   // Bytes of its elements and scales, row-major; for its image see vm/stored_bytes.h.
-  uint64_t bytes() const {
-    return dtype == DType::kE4M3 ? rows * e4m3_rows::row_bytes(cols) : rows * cols * size_of(dtype);
-  }
+  uint64_t bytes() const { return rows * row_bytes_of(dtype, cols); }
   friend bool operator==(const Tensor&, const Tensor&) = default;
 };
 
