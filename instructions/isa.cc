@@ -68,7 +68,7 @@ std::string format_error(const Program& program, const Op& op) {
   for (const auto operand : Op::kWeights) {
     if (tensor(operand).dtype != first.dtype) return refusal(operand, first.dtype);
   }
-  const DType of_input = first.dtype == DType::kE4M3 ? DType::kF16 : DType::kBF16;
+  const DType of_input = input_of_weights(first.dtype);
   return tensor(Op::kInput).dtype == of_input ? std::string() : refusal(Op::kInput, of_input);
 }
 

@@ -40,7 +40,9 @@ void OperandCheck::tensor(const char* operand, TensorId id, DType dtype, TensorK
 }
 
 void OperandCheck::weights(const char* operand, TensorId id, uint64_t rows, uint64_t cols) {
-  tensor(operand, id, dtype_or(id, DType::kE4M3, DType::kBF16), TensorKind::kWeight, rows, cols);
+  const bool in_codes = id.index < program_.tensors.size() && has_codes(program_.tensors[id.index].dtype);
+  tensor(operand, id, in_codes ? program_.tensors[id.index].dtype : DType::kBF16, TensorKind::kWeight, rows,
+         cols);
 }
 
 DType OperandCheck::dtype_or(TensorId id, DType wanted, DType otherwise) const {
@@ -121,7 +123,7 @@ void OperandCheck::activation(const char* operand, TensorId id, DType dtype, uin
 }
 
 void OperandCheck::product_input(const char* operand, TensorId id, uint64_t cols) {
-  // fp16 if the weights are e4m3.
+  // fp16 if the weights are codes.
   tensor(operand, id,
          activation_of(dtype_or(id, DType::kF16, DType::kBF16), program_.limits.rows, cols,
                        product_image(program_.order)));

@@ -1,9 +1,13 @@
 #include "instructions/common/matvec.h"
 
+#include <bit>
 #include <cstring>
+#include <type_traits>
 
 #include "instructions/common/each_cpu.h"
 #include "vm/base/bf16.h"
+#include "vm/base/int4.h"
+#include "vm/layout/int4_rows.h"
 
 namespace serval {
 namespace {
@@ -33,14 +37,178 @@ constexpr size_t kColsOfBlock = 1024;
 // The partial sums of an output, those of even columns first.
 using Lanes = float[kMatvecLanes];
 
-// Adds the products of `cols` columns, a multiple of 32, to sums that start at 0 if `begins`. A word of
-// weights has an even column's bf16 in its lower half and an odd column's in its upper half; x has its
-// columns in the corresponding order (matvec_row()).
-template <size_t kWidth, size_t kOutputs, size_t kRows>
-SERVAL_INLINE void add_products(const uint16_t* weights, size_t weights_stride, const float* x,
-                                size_t x_stride, size_t cols, bool begins, Lanes* lanes) {
+// --- weights: columns(output, first, count, columns) prepares some columns of kOutputs rows. Their load()
+// gives kWidth neighbouring even columns and the odd ones beside them, from lane `lane` of 32 columns on:
+// those from column col + 32 × step on, where col is a multiple of 32 × kSteps
+
+// Columns of a bf16 matrix: a word has an even column in its lower half and an odd one in its upper half.
+struct Bf16Columns {
+  static constexpr size_t kSteps = 1;
+  const uint16_t* data;
+  size_t stride;
+
+  template <size_t kWidth>
+  SERVAL_INLINE void load(size_t output, size_t col, size_t /*step*/, size_t lane,
+                          typename Vector<kWidth>::Floats& even, typename Vector<kWidth>::Floats& odd) const {
+    typename Vector<kWidth>::Words words;
+    std::memcpy(&words, data + output * stride + col + 2 * lane, sizeof words);
+    const auto low = words << kBf16Shift, high = words & kUpperHalf;
+    std::memcpy(&even, &low, sizeof even);
+    std::memcpy(&odd, &high, sizeof odd);
+  }
+};
+struct Bf16Weights {
+  template <size_t kOutputs>
+  using Columns = Bf16Columns;
+  WeightRows rows;
+
+  template <size_t kWidth, size_t kOutputs>
+  SERVAL_INLINE void columns(size_t output, size_t first, size_t /*count*/, Bf16Columns& columns) const {
+    columns = {rows.data + output * rows.stride + first, rows.stride};
+  }
+};
+
+// The values of a group's codes.
+using Int4Table = float[int4::kCodes];
+
+// kCodesLess[z]: the codes less zero point z.
+struct CodesLessZeroPoints {
+  Int4Table of[int4::kLargestZeroPoint + 1];
+};
+constexpr CodesLessZeroPoints make_codes_less() {
+  CodesLessZeroPoints codes{};
+  for (uint32_t zero = 0; zero <= int4::kLargestZeroPoint; ++zero)
+    for (uint32_t q = 0; q < int4::kCodes; ++q)
+      codes.of[zero][q] = static_cast<float>(q) - static_cast<float>(zero);
+  return codes;
+}
+constexpr CodesLessZeroPoints kCodesLess = make_codes_less();
+
+// fp16_to_float() of the scale of a word, a normal number.
+constexpr float normal_scale_of(uint32_t word) {
+  constexpr uint32_t kRebias = (127 - 15) << 23;
+  return __builtin_bit_cast(float, (word & 0x8000) << 16 | (((word & 0x7FFF) << 13) + kRebias));
+}
+
+template <size_t kWidth>
+SERVAL_INLINE void fill_table(uint32_t word, Int4Table& table) {
   using Floats = typename Vector<kWidth>::Floats;
   using Words = typename Vector<kWidth>::Words;
+  const bool has_zero = int4::has_zero_point(word);
+  const bool is_normal = int4::has_normal_products(int4::scale_of(word));
+  const Int4Table& codes = kCodesLess.of[has_zero ? int4::zero_point_of(word) : 0];
+  const float scale = is_normal ? normal_scale_of(word) : fp16_to_float(int4::scale_of(word));
+  for (size_t i = 0; i < int4::kCodes; i += kWidth) {
+    Floats product, values;
+    std::memcpy(&product, codes + i, sizeof product);
+    product *= scale;
+    if (has_zero && is_normal) [[likely]] {
+      int4::round_normal_to_fp16<Floats, Words>(product, values);
+    } else if (has_zero) {
+      int4::round_to_fp16<Floats, Words>(product, values);
+    } else {
+      const float minimum = fp16_to_float(int4::minimum_of(word));
+      Floats minima = {};
+      for (size_t lane = 0; lane < kWidth; ++lane) minima[lane] = minimum;
+      int4::add_in_fp16<Floats, Words>(product, minima, values);
+    }
+    std::memcpy(table + i, &values, sizeof values);
+  }
+}
+
+// values[i] = table[codes[i] % 16].
+template <size_t kWidth>
+SERVAL_INLINE void look_up(const Int4Table& table, const typename Vector<kWidth>::Words& codes,
+                           typename Vector<kWidth>::Floats& values) {
+#if SERVAL_PICKS_CPU
+  if constexpr (kWidth >= 8) {
+    typename Vector<kWidth>::Floats low, high;
+    std::memcpy(&low, table, sizeof low);
+    if constexpr (kWidth == int4::kCodes) {
+      values = __builtin_shuffle(low, codes);
+    } else {
+      std::memcpy(&high, table + kWidth, sizeof high);
+      values = __builtin_shuffle(low, high, codes);
+    }
+    return;
+  }
+#endif
+  for (size_t i = 0; i < kWidth; ++i) values[i] = table[codes[i] % int4::kCodes];
+}
+
+// Columns of a matrix of 4-bit codes.
+template <size_t kOutputs>
+struct Int4Columns {
+  static constexpr size_t kSteps = int4_rows::kBlockCols / kMatvecLanes;
+  const uint8_t* codes[kOutputs];
+  uint32_t group_shift;
+  Int4Table tables[kOutputs][kColsOfBlock / int4_rows::kSmallestGroup];
+
+  template <size_t kWidth>
+  SERVAL_INLINE void load(size_t output, size_t col, size_t step, size_t lane,
+                          typename Vector<kWidth>::Floats& even, typename Vector<kWidth>::Floats& odd) const {
+    typename Vector<kWidth>::Words words;
+    std::memcpy(
+        &words,
+        codes[output] + col / int4_rows::kBlockCols * int4_rows::kBlockBytes + lane * sizeof(uint32_t),
+        sizeof words);
+    const auto low = words >> static_cast<uint32_t>(8 * step),
+               high = words >> static_cast<uint32_t>(8 * step + 4);
+    const Int4Table& table = tables[output][(col + step * kMatvecLanes) >> group_shift];
+    look_up<kWidth>(table, low, even);
+    look_up<kWidth>(table, high, odd);
+  }
+};
+struct Int4Weights {
+  template <size_t kOutputs>
+  using Columns = Int4Columns<kOutputs>;
+  Int4WeightRows rows;
+
+  template <size_t kWidth, size_t kOutputs>
+  SERVAL_INLINE void columns(size_t output, size_t first, size_t count,
+                             Int4Columns<kOutputs>& columns) const {
+    columns.group_shift = static_cast<uint32_t>(std::countr_zero(rows.group));
+    const size_t row_bytes = int4_rows::row_bytes(rows.cols, rows.group), col = rows.first_col + first;
+    for (size_t j = 0; j < kOutputs; ++j) {
+      const uint8_t* row = rows.data + (output + j) * row_bytes;
+      columns.codes[j] = row + col / int4_rows::kBlockCols * int4_rows::kBlockBytes;
+      for (size_t n = 0; n << columns.group_shift < count; ++n)
+        fill_table<kWidth>(int4_rows::word_of(row, rows.cols, (col >> columns.group_shift) + n),
+                           columns.tables[j][n]);
+    }
+  }
+};
+
+// Adds the products of kSteps × 32 columns from `col` on, whose first step is `first_step`.
+template <size_t kWidth, size_t kOutputs, size_t kRows, size_t kSteps, class Columns>
+SERVAL_INLINE void add_steps(const Columns& weights, const float* x, size_t x_stride, size_t col,
+                             size_t first_step, size_t lane,
+                             typename Vector<kWidth>::Floats (&even)[kOutputs][kRows],
+                             typename Vector<kWidth>::Floats (&odd)[kOutputs][kRows]) {
+  using Floats = typename Vector<kWidth>::Floats;
+  for (size_t s = 0; s < kSteps; ++s) {
+    const size_t step = first_step + s, k = col + step * kMatvecLanes;
+    for (size_t j = 0; j < kOutputs; ++j) {
+      Floats w_even, w_odd;
+      weights.template load<kWidth>(j, col, step, lane, w_even, w_odd);
+      for (size_t r = 0; r < kRows; ++r) {
+        Floats x_even, x_odd;
+        std::memcpy(&x_even, x + r * x_stride + k + lane, sizeof x_even);
+        std::memcpy(&x_odd, x + r * x_stride + k + kHalf + lane, sizeof x_odd);
+        even[j][r] += w_even * x_even;
+        odd[j][r] += w_odd * x_odd;
+      }
+    }
+  }
+}
+
+// Adds the products of `cols` columns, a multiple of 32, to sums that start at 0 if `begins`; x has its
+// columns in the order of matvec_row().
+template <size_t kWidth, size_t kOutputs, size_t kRows, class Columns>
+SERVAL_INLINE void add_products(const Columns& weights, const float* x, size_t x_stride, size_t cols,
+                                bool begins, Lanes* lanes) {
+  using Floats = typename Vector<kWidth>::Floats;
+  constexpr size_t kSteps = Columns::kSteps;
   for (size_t lane = 0; lane < kHalf; lane += kWidth) {
     Floats even[kOutputs][kRows] = {}, odd[kOutputs][kRows] = {};
     for (size_t j = 0; j < kOutputs && !begins; ++j) {
@@ -49,22 +217,12 @@ SERVAL_INLINE void add_products(const uint16_t* weights, size_t weights_stride, 
         std::memcpy(&odd[j][r], lanes[j * kRowsOfBlock + r] + kHalf + lane, sizeof(Floats));
       }
     }
-    for (size_t k = 0; k < cols; k += kMatvecLanes) {
-      for (size_t j = 0; j < kOutputs; ++j) {
-        Words words;
-        std::memcpy(&words, weights + j * weights_stride + k + 2 * lane, sizeof words);
-        const Words low = words << kBf16Shift, high = words & kUpperHalf;
-        Floats w_even, w_odd;
-        std::memcpy(&w_even, &low, sizeof w_even);
-        std::memcpy(&w_odd, &high, sizeof w_odd);
-        for (size_t r = 0; r < kRows; ++r) {
-          Floats x_even, x_odd;
-          std::memcpy(&x_even, x + r * x_stride + k + lane, sizeof x_even);
-          std::memcpy(&x_odd, x + r * x_stride + k + kHalf + lane, sizeof x_odd);
-          even[j][r] += w_even * x_even;
-          odd[j][r] += w_odd * x_odd;
-        }
-      }
+    size_t k = 0;
+    for (; k + kSteps * kMatvecLanes <= cols; k += kSteps * kMatvecLanes)
+      add_steps<kWidth, kOutputs, kRows, kSteps>(weights, x, x_stride, k, 0, lane, even, odd);
+    if constexpr (kSteps > 1) {
+      for (size_t step = 0; k + step * kMatvecLanes < cols; ++step)
+        add_steps<kWidth, kOutputs, kRows, 1>(weights, x, x_stride, k, step, lane, even, odd);
     }
     for (size_t j = 0; j < kOutputs; ++j) {
       for (size_t r = 0; r < kRows; ++r) {
@@ -76,21 +234,20 @@ SERVAL_INLINE void add_products(const uint16_t* weights, size_t weights_stride, 
 }
 
 // add_products() for up to kRowsOfBlock rows.
-template <size_t kWidth, size_t kOutputs>
-SERVAL_INLINE void add_rows(const uint16_t* weights, size_t weights_stride, const float* x, size_t x_stride,
-                            size_t cols, size_t rows, bool begins, Lanes* lanes) {
+template <size_t kWidth, size_t kOutputs, class Columns>
+SERVAL_INLINE void add_rows(const Columns& weights, const float* x, size_t x_stride, size_t cols, size_t rows,
+                            bool begins, Lanes* lanes) {
   for (size_t r = 0; r < rows;) {
     const size_t left = rows - r;
     const float* from = x + r * x_stride;
     if (left == kRowsAtOnce || left > kRowsAtOnce + 1) {
-      add_products<kWidth, kOutputs, kRowsAtOnce>(weights, weights_stride, from, x_stride, cols, begins,
-                                                  lanes + r);
+      add_products<kWidth, kOutputs, kRowsAtOnce>(weights, from, x_stride, cols, begins, lanes + r);
       r += kRowsAtOnce;
     } else if (left > 1) {
-      add_products<kWidth, kOutputs, 2>(weights, weights_stride, from, x_stride, cols, begins, lanes + r);
+      add_products<kWidth, kOutputs, 2>(weights, from, x_stride, cols, begins, lanes + r);
       r += 2;
     } else {
-      add_products<kWidth, kOutputs, 1>(weights, weights_stride, from, x_stride, cols, begins, lanes + r);
+      add_products<kWidth, kOutputs, 1>(weights, from, x_stride, cols, begins, lanes + r);
       r += 1;
     }
   }
@@ -123,75 +280,86 @@ SERVAL_INLINE void add_last_cols(WeightRows weights, size_t cols, size_t done, c
   for (size_t j = 0; j < kOutputs; ++j)
     std::memcpy(padded + j * kMatvecLanes, weights.data + j * weights.stride + done,
                 (cols - done) * sizeof(uint16_t));
-  add_rows<kWidth, kOutputs>(padded, kMatvecLanes, x + done, matvec_cols(cols), kMatvecLanes, rows, done == 0,
-                             lanes);
+  add_rows<kWidth, kOutputs>(Bf16Columns{padded, kMatvecLanes}, x + done, matvec_cols(cols), kMatvecLanes,
+                             rows, done == 0, lanes);
 }
 
-template <size_t kWidth, size_t kOutputs>
-SERVAL_INLINE void multiply_block(WeightRows weights, size_t cols, const float* x, size_t rows, float* out,
-                                  size_t out_stride) {
+// Outputs [output, output + kOutputs).
+template <size_t kWidth, size_t kOutputs, class Weights>
+SERVAL_INLINE void multiply_block(const Weights& weights, size_t output, size_t cols, const float* x,
+                                  size_t rows, float* out, size_t out_stride) {
   Lanes lanes[kOutputs * kRowsOfBlock];
+  typename Weights::template Columns<kOutputs> columns;
   const size_t whole = cols / kMatvecLanes * kMatvecLanes;
   for (size_t k = 0; k < whole; k += kColsOfBlock) {
     const size_t count = whole - k < kColsOfBlock ? whole - k : kColsOfBlock;
-    add_rows<kWidth, kOutputs>(weights.data + k, weights.stride, x + k, matvec_cols(cols), count, rows,
-                               k == 0, lanes);
+    weights.template columns<kWidth, kOutputs>(output, k, count, columns);
+    add_rows<kWidth, kOutputs>(columns, x + k, matvec_cols(cols), count, rows, k == 0, lanes);
   }
-  if (whole < cols) add_last_cols<kWidth, kOutputs>(weights, cols, whole, x, rows, lanes);
+  if constexpr (std::is_same_v<Weights, Bf16Weights>) {
+    const size_t stride = weights.rows.stride;
+    if (whole < cols)
+      add_last_cols<kWidth, kOutputs>({weights.rows.data + output * stride, stride}, cols, whole, x, rows,
+                                      lanes);
+  }
   for (size_t j = 0; j < kOutputs; ++j) {
     for (size_t r = 0; r < rows; ++r) out[r * out_stride + j] = fold(lanes[j * kRowsOfBlock + r]);
   }
 }
 
-template <size_t kWidth, size_t kOutputs>
-SERVAL_INLINE void multiply_outputs(WeightRows weights, size_t cols, const float* x, size_t num_rows,
-                                    float* out, size_t out_stride) {
+template <size_t kWidth, size_t kOutputs, class Weights>
+SERVAL_INLINE void multiply_outputs(const Weights& weights, size_t output, size_t cols, const float* x,
+                                    size_t num_rows, float* out, size_t out_stride) {
   for (size_t r = 0; r < num_rows; r += kRowsOfBlock) {
     const size_t rows = num_rows - r < kRowsOfBlock ? num_rows - r : kRowsOfBlock;
-    multiply_block<kWidth, kOutputs>(weights, cols, x + r * matvec_cols(cols), rows, out + r * out_stride,
-                                     out_stride);
+    multiply_block<kWidth, kOutputs>(weights, output, cols, x + r * matvec_cols(cols), rows,
+                                     out + r * out_stride, out_stride);
   }
 }
 
-template <size_t kWidth>
-SERVAL_INLINE void multiply(WeightRows weights, size_t num_outputs, size_t cols, const float* x,
+template <size_t kWidth, class Weights>
+SERVAL_INLINE void multiply(const Weights& weights, size_t num_outputs, size_t cols, const float* x,
                             size_t num_rows, float* out, size_t out_stride) {
   constexpr size_t kOutputs = kOutputsAtOnce<kWidth>;
   size_t j = 0;
   for (; j + kOutputs <= num_outputs; j += kOutputs)
-    multiply_outputs<kWidth, kOutputs>({weights.data + j * weights.stride, weights.stride}, cols, x, num_rows,
-                                       out + j, out_stride);
+    multiply_outputs<kWidth, kOutputs>(weights, j, cols, x, num_rows, out + j, out_stride);
   for (; j < num_outputs; ++j)
-    multiply_outputs<kWidth, 1>({weights.data + j * weights.stride, weights.stride}, cols, x, num_rows,
-                                out + j, out_stride);
+    multiply_outputs<kWidth, 1>(weights, j, cols, x, num_rows, out + j, out_stride);
 }
 
-using Multiply = void (*)(WeightRows, size_t, size_t, const float*, size_t, float*, size_t);
+template <class Weights>
+using Multiply = void (*)(const Weights&, size_t, size_t, const float*, size_t, float*, size_t);
 
-void multiply_by_4(WeightRows weights, size_t num_outputs, size_t cols, const float* x, size_t num_rows,
+template <class Weights>
+void multiply_by_4(const Weights& weights, size_t num_outputs, size_t cols, const float* x, size_t num_rows,
                    float* out, size_t out_stride) {
   multiply<4>(weights, num_outputs, cols, x, num_rows, out, out_stride);
 }
 
 #if SERVAL_PICKS_CPU
-__attribute__((target("arch=x86-64-v3"))) void multiply_by_8(WeightRows weights, size_t num_outputs,
+template <class Weights>
+__attribute__((target("arch=x86-64-v3"))) void multiply_by_8(const Weights& weights, size_t num_outputs,
                                                              size_t cols, const float* x, size_t num_rows,
                                                              float* out, size_t out_stride) {
   multiply<8>(weights, num_outputs, cols, x, num_rows, out, out_stride);
 }
-__attribute__((target("arch=x86-64-v4"))) void multiply_by_16(WeightRows weights, size_t num_outputs,
+template <class Weights>
+__attribute__((target("arch=x86-64-v4"))) void multiply_by_16(const Weights& weights, size_t num_outputs,
                                                               size_t cols, const float* x, size_t num_rows,
                                                               float* out, size_t out_stride) {
   multiply<16>(weights, num_outputs, cols, x, num_rows, out, out_stride);
 }
-Multiply pick_multiply() {
+template <class Weights>
+Multiply<Weights> pick_multiply() {
   __builtin_cpu_init();
-  if (__builtin_cpu_supports("x86-64-v4")) return multiply_by_16;
-  return __builtin_cpu_supports("x86-64-v3") ? multiply_by_8 : multiply_by_4;
+  if (__builtin_cpu_supports("x86-64-v4")) return multiply_by_16<Weights>;
+  return __builtin_cpu_supports("x86-64-v3") ? multiply_by_8<Weights> : multiply_by_4<Weights>;
 }
 #else
-Multiply pick_multiply() {
-  return multiply_by_4;
+template <class Weights>
+Multiply<Weights> pick_multiply() {
+  return multiply_by_4<Weights>;
 }
 #endif
 
@@ -220,8 +388,14 @@ void matvec_row_of_fp16(const uint16_t* row, size_t cols, float* out) {
 
 void matvec(WeightRows weights, size_t num_outputs, size_t cols, const float* x, size_t num_rows, float* out,
             size_t out_stride) {
-  static const Multiply picked = pick_multiply();
-  picked(weights, num_outputs, cols, x, num_rows, out, out_stride);
+  static const auto picked = pick_multiply<Bf16Weights>();
+  picked({weights}, num_outputs, cols, x, num_rows, out, out_stride);
+}
+
+void matvec(const Int4WeightRows& weights, size_t num_outputs, size_t cols, const float* x, size_t num_rows,
+            float* out, size_t out_stride) {
+  static const auto picked = pick_multiply<Int4Weights>();
+  picked({weights}, num_outputs, cols, x, num_rows, out, out_stride);
 }
 
 }  // namespace serval

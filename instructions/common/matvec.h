@@ -36,7 +36,19 @@ struct WeightRows {
 // changes nothing. cols is a multiple of 16. Thread-safe.
 void matvec(WeightRows weights, size_t num_outputs, size_t cols, const float* x, size_t num_rows, float* out,
             size_t out_stride);
-// For contiguous rows of weights.
+
+// Rows of 4-bit weights (vm/layout/int4_rows.h) from column `first_col` on, a multiple of their group.
+struct Int4WeightRows {
+  const uint8_t* data;  // the first row
+  size_t cols;          // of the matrix
+  size_t first_col;
+  uint32_t group;
+};
+// As above for the values of the codes, without the scales of the rows; x holds values that are exact in
+// fp16. cols is a multiple of the group.
+void matvec(const Int4WeightRows& weights, size_t num_outputs, size_t cols, const float* x, size_t num_rows,
+            float* out, size_t out_stride);
+// For contiguous rows of bf16 weights.
 inline void matvec(const uint16_t* weights, size_t num_outputs, size_t cols, const float* x, size_t num_rows,
                    float* out, size_t out_stride) {
   matvec(WeightRows{weights, cols}, num_outputs, cols, x, num_rows, out, out_stride);

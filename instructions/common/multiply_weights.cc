@@ -7,7 +7,7 @@
 #include "instructions/common/matvec.h"
 #include "vm/base/bf16.h"
 #include "vm/base/e4m3.h"
-#include "vm/layout/e4m3_rows.h"
+#include "vm/layout/weight_rows.h"
 
 namespace serval {
 namespace {
@@ -43,12 +43,28 @@ void multiply_e4m3(const uint8_t* matrix, const WeightBlock& block, const float*
   }
 }
 
+void multiply_int4(DType dtype, const uint8_t* matrix, const WeightBlock& block, const float* x, size_t rows,
+                   float* out, size_t out_stride) {
+  const uint32_t group = group_of(dtype);
+  const uint64_t row_bytes = int4_rows::row_bytes(block.cols, group);
+  const uint8_t* first = matrix + block.first_row * row_bytes;
+  matvec(Int4WeightRows{first, block.cols, block.first_col, group}, block.num_rows, block.num_cols, x, rows,
+         out, out_stride);
+  for (size_t j = 0; j < block.num_rows; ++j) {
+    const float scale = int4_rows::scale_of(first + j * row_bytes, block.cols, group);
+    for (size_t r = 0; r < rows; ++r) out[r * out_stride + j] *= scale;
+  }
+}
+
 }  // namespace
 
 void multiply_weights(const HostMemory& m, const WeightBlock& block, const float* x, size_t rows, float* out,
                       size_t out_stride) {
   if (m.dtype(block.weights) == DType::kE4M3)
     return multiply_e4m3(m.data<const uint8_t>(block.weights), block, x, rows, out, out_stride);
+  if (is_int4(m.dtype(block.weights)))
+    return multiply_int4(m.dtype(block.weights), m.data<const uint8_t>(block.weights), block, x, rows, out,
+                         out_stride);
   const uint16_t* first =
       m.data<const uint16_t>(block.weights) + block.first_row * block.cols + block.first_col;
   matvec({first, block.cols}, block.num_rows, block.num_cols, x, rows, out, out_stride);

@@ -41,8 +41,8 @@ struct GateUpSilu {
   static constexpr void fields(V&& v) {
     v(&GateUpSilu::weighted, "weighted", "in [max_rows, hidden] bf16 or f16: residual * norm");
     v(&GateUpSilu::squares, "squares", "in [max_rows, hidden / square_cols] f32: of the residual");
-    v(&GateUpSilu::gate, "gate", "in [intermediate, hidden] bf16 or e4m3");
-    v(&GateUpSilu::up, "up", "in [intermediate, hidden] bf16 or e4m3");
+    v(&GateUpSilu::gate, "gate", "in [intermediate, hidden] bf16 or codes");
+    v(&GateUpSilu::up, "up", "in [intermediate, hidden] bf16 or codes");
     v(&GateUpSilu::rows, "rows", "in: the pass's rows");
     v(&GateUpSilu::output, "output", "out [max_rows, intermediate] bf16 or f16");
     v(&GateUpSilu::first_unit, "first_unit", "units of 8 rows of gate and 8 of up");

@@ -47,7 +47,8 @@ struct LmHead {
   static constexpr void fields(V&& v) {
     v(&LmHead::weighted, "weighted", "in [max_rows, hidden] bf16 or f16: residual * norm");
     v(&LmHead::squares, "squares", "in [max_rows, hidden / square_cols] f32: of the residual");
-    v(&LmHead::weights, "weights", "in [vocab, hidden] bf16 or e4m3; with several ranks, some of these rows");
+    v(&LmHead::weights, "weights",
+      "in [vocab, hidden] bf16 or codes; with several ranks, some of these rows");
     v(&LmHead::rows, "rows", "in: the pass's rows");
     v(&LmHead::logits, "logits", "out [logit_rows, vocab] f32, on any rank");
     v(&LmHead::unit_softmax, "unit_softmax",

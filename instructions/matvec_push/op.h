@@ -41,7 +41,7 @@ struct MatvecPush {
 
   template <class V>
   static constexpr void fields(V&& v) {
-    v(&MatvecPush::weights, "weights", "in [out_cols, in_cols] bf16 or e4m3");
+    v(&MatvecPush::weights, "weights", "in [out_cols, in_cols] bf16 or codes");
     v(&MatvecPush::input, "input", "in [max_rows, in_cols] bf16 or f16");
     v(&MatvecPush::rows, "rows", "in: the pass's rows");
     v(&MatvecPush::partial, "partial",

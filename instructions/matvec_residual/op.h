@@ -43,7 +43,7 @@ struct MatvecResidual {
 
   template <class V>
   static constexpr void fields(V&& v) {
-    v(&MatvecResidual::weights, "weights", "in [out_cols, in_cols] bf16 or e4m3");
+    v(&MatvecResidual::weights, "weights", "in [out_cols, in_cols] bf16 or codes");
     v(&MatvecResidual::input, "input", "in [max_rows, in_cols] bf16 or f16");
     v(&MatvecResidual::rows, "rows", "in: the pass's rows");
     v(&MatvecResidual::norm, "norm", "in [1, out_cols] bf16: of the residual's next readers");

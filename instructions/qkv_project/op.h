@@ -45,9 +45,9 @@ struct QkvProject {
   static constexpr void fields(V&& v) {
     v(&QkvProject::weighted, "weighted", "in [max_rows, hidden] bf16 or f16: residual * norm");
     v(&QkvProject::squares, "squares", "in [max_rows, hidden / square_cols] f32: of the residual");
-    v(&QkvProject::wq, "wq", "in [q_heads * head_dim, hidden] bf16 or e4m3");
-    v(&QkvProject::wk, "wk", "in [kv_heads * head_dim, hidden] bf16 or e4m3");
-    v(&QkvProject::wv, "wv", "in [kv_heads * head_dim, hidden] bf16 or e4m3");
+    v(&QkvProject::wq, "wq", "in [q_heads * head_dim, hidden] bf16 or codes");
+    v(&QkvProject::wk, "wk", "in [kv_heads * head_dim, hidden] bf16 or codes");
+    v(&QkvProject::wv, "wv", "in [kv_heads * head_dim, hidden] bf16 or codes");
     v(&QkvProject::rows, "rows", "in: the pass's rows");
     v(&QkvProject::projected, "projected", "out [max_rows, (q_heads + 2 * kv_heads) * head_dim] f32");
     v(&QkvProject::first_unit, "first_unit", "units of 8 rows");

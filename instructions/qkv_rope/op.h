@@ -47,9 +47,9 @@ struct QkvRope {
   static constexpr void fields(V&& v) {
     v(&QkvRope::weighted, "weighted", "in [max_rows, hidden] bf16 or f16: residual * norm");
     v(&QkvRope::squares, "squares", "in [max_rows, hidden / square_cols] f32: of the residual");
-    v(&QkvRope::wq, "wq", "in [q_heads * head_dim, hidden] bf16 or e4m3");
-    v(&QkvRope::wk, "wk", "in [kv_heads * head_dim, hidden] bf16 or e4m3");
-    v(&QkvRope::wv, "wv", "in [kv_heads * head_dim, hidden] bf16 or e4m3");
+    v(&QkvRope::wq, "wq", "in [q_heads * head_dim, hidden] bf16 or codes");
+    v(&QkvRope::wk, "wk", "in [kv_heads * head_dim, hidden] bf16 or codes");
+    v(&QkvRope::wv, "wv", "in [kv_heads * head_dim, hidden] bf16 or codes");
     v(&QkvRope::rope, "rope", "in [max_context, head_dim] f32: cosines, then sines");
     v(&QkvRope::rows, "rows", "in: the pass's rows");
     v(&QkvRope::block_table, "block_table", "in [max_sequences, blocks of a sequence] i32");

@@ -438,7 +438,7 @@ bool is_product_input(Image image) {
 // Returns whether an instruction may read or write this type instead of the tensor's own, in programs whose
 // other tensors fit.
 bool is_other_format(const Tensor& tensor, DType dtype) {
-  return (tensor.image == Image::kPages && dtype == DType::kE4M3) ||
+  return (tensor.image == Image::kPages && has_codes(dtype)) ||
          (is_product_input(tensor.image) && dtype == DType::kF16);
 }
 
