@@ -37,8 +37,8 @@ struct ConfigLimits {
 // "do_sample": false.
 using GenerationDefaults = std::map<std::string, double>;
 
-// Types in which a model's weight matrices are stored in memory: kBF16 or kE4M3. Vectors and the embedding
-// are bf16. A tied LM head of another type than the embedding is a matrix of its own.
+// Types in which a model's weight matrices are stored in memory: kBF16 or codes (has_codes()). Vectors and
+// the embedding are bf16. A tied LM head of another type than the embedding is a matrix of its own.
 struct WeightFormats {
   DType layers = DType::kBF16;  // of the layers' matrices
   DType lm_head = DType::kBF16;

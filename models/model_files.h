@@ -39,11 +39,11 @@ class ModelFiles {
   // The model's own chat template. If it has none, throws an error that names the alternatives.
   virtual ChatTemplate chat_template(const Tokenizer& tokenizer) const = 0;
   // The types in which the matrices can be kept in memory as they are stored; bf16 unless a directory has
-  // e4m3. Reads no weights.
+  // codes that can be kept. Reads no weights.
   virtual StoredFormats stored_formats() const { return {}; }
   // How the model's files say that embeddings are made; nullopt if they do not. Reads no weights.
   virtual std::optional<PoolingConfig> pooling() const { return std::nullopt; }
-  // For a run of model(), or of a copy of it: with_formats(), whose matrices that are e4m3 there and stored
+  // For a run of model(), or of a copy of it: with_formats(), whose matrices that are codes there and stored
   // so are kept, or pooling().
   std::unique_ptr<const WeightSource> weights(NotFinite not_finite) const {
     return weights(not_finite, *model());

@@ -5,21 +5,21 @@
 #include "models/checkpoint/parallel.h"
 #include "models/checkpoint/quantise_rows.h"
 #include "models/ranks.h"
-#include "vm/layout/e4m3_rows.h"
 
 namespace serval {
 namespace {
 
 bool needs_copy(const RankWeight& weight, const Matrix& matrix) {
-  return (weight.tensor->dtype == DType::kE4M3 && matrix.e4m3 == nullptr) || !weight.has_all_columns();
+  return weight.tensor->dtype != matrix.dtype || !weight.has_all_columns();
 }
 
 // The rank's rows in a matrix of which it has all columns, as they are stored.
 uint16_t* rows_in_place(const Matrix& matrix, const WeightPart& part) {
-  const uint16_t* rows = matrix.e4m3 == nullptr
-                             ? matrix.bf16 + part.first_row * matrix.cols
-                             : reinterpret_cast<const uint16_t*>(
-                                   matrix.e4m3 + bytes_of_weights(DType::kE4M3, part.first_row, matrix.cols));
+  const uint16_t* rows =
+      matrix.codes == nullptr
+          ? matrix.bf16 + part.first_row * matrix.cols
+          : reinterpret_cast<const uint16_t*>(matrix.codes +
+                                              bytes_of_weights(matrix.dtype, part.first_row, matrix.cols));
   return const_cast<uint16_t*>(rows);
 }
 
@@ -38,20 +38,20 @@ void copy_part(const Matrix& matrix, const WeightPart& part, uint16_t* to) {
 }
 
 // Quantises a rank's rows, which have all columns.
-void quantise_part(const Matrix& matrix, const WeightPart& part, uint8_t* to) {
-  const auto row_bytes = static_cast<int64_t>(e4m3_rows::row_bytes(static_cast<uint64_t>(part.cols)));
+void quantise_part(const Matrix& matrix, const WeightPart& part, DType dtype, uint8_t* to) {
+  const int64_t row_bytes = bytes_of_weights(dtype, 1, part.cols);
   for_each_piece(static_cast<size_t>(part.rows),
                  [&](size_t row) {
                    const auto r = static_cast<int64_t>(row);
-                   quantise_rows(matrix.bf16 + (part.first_row + r) * matrix.cols, 1, part.cols,
+                   quantise_rows(dtype, matrix.bf16 + (part.first_row + r) * matrix.cols, 1, part.cols,
                                  to + r * row_bytes);
                  },
                  {});
 }
 
 void write_copy(const Matrix& matrix, const WeightPart& part, DType dtype, uint16_t* to) {
-  if (dtype == DType::kE4M3) {
-    quantise_part(matrix, part, reinterpret_cast<uint8_t*>(to));
+  if (has_codes(dtype)) {
+    quantise_part(matrix, part, dtype, reinterpret_cast<uint8_t*>(to));
   } else {
     copy_part(matrix, part, to);
   }
@@ -86,7 +86,7 @@ HostWeights::HostWeights(std::shared_ptr<const ModelWeights> weights, const Mode
 bool HostWeights::is_used_whole(const std::string& source_name) const {
   return std::ranges::any_of(places_, [&](const auto& entry) {
     const Place& place = entry.second;
-    return !place.is_copy && !place.is_stored_e4m3() && place.source_name == source_name;
+    return !place.is_copy && !place.has_stored_codes() && place.source_name == source_name;
   });
 }
 
@@ -111,7 +111,7 @@ bool HostWeights::replace(const WeightSource& source) {
     if (source.has(i)) matrices[i] = new_matrix(source, i, added);
   std::map<Key, HostBuffer> codes;
   for (const auto& [key, place] : places_) {
-    if (place.is_stored_e4m3() && source.has(source.index_of(place.source_name)))
+    if (place.has_stored_codes() && source.has(source.index_of(place.source_name)))
       codes.emplace(
           key,
           HostBuffer(static_cast<size_t>(bytes_of_weights(place.dtype, place.part.rows, place.part.cols)),
@@ -132,7 +132,7 @@ bool HostWeights::replace(const WeightSource& source) {
   for (auto& [key, place] : places_) {
     const size_t tensor = source.index_of(place.source_name);
     if (!source.has(tensor)) continue;
-    if (place.is_stored_e4m3()) {
+    if (place.has_stored_codes()) {
       place.is_copy = moved = true;
       place.at = codes_.at(key).bf16(0);
     }

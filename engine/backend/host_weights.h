@@ -15,9 +15,9 @@
 
 namespace serval {
 
-// Whole weights, and parts that consist of whole rows, are used in place, in bf16 or in the e4m3 of the
+// Whole weights, and parts that consist of whole rows, are used in place, in bf16 or in the codes of the
 // checkpoint. A rank's columns are copied, so that its rows are contiguous; bf16 weights that the program has
-// in e4m3 are quantised into copies. Only replace() changes them.
+// in codes are quantised into copies. Only replace() changes them.
 class HostWeights {
  public:
   // Takes the weights in the tensor table of `program`, which must be a program of this model. Throws
@@ -44,7 +44,7 @@ class HostWeights {
     uint16_t* at;
 
     // True if it has the codes of the checkpoint.
-    bool is_stored_e4m3() const { return !is_copy && dtype == DType::kE4M3; }
+    bool has_stored_codes() const { return !is_copy && has_codes(dtype); }
   };
 
   Matrix new_matrix(const WeightSource& source, size_t tensor, Matrices& added) const;

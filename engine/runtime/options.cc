@@ -34,6 +34,9 @@ struct WeightFormatName {
   DType dtype;
 };
 constexpr const char* kStoredFormat = "auto";
+constexpr WeightFormatName kWeightFormats[] = {{"bf16", DType::kBF16},       {"fp8", DType::kE4M3},
+                                               {"int4", DType::kInt4G128},   {"int4:32", DType::kInt4G32},
+                                               {"int4:64", DType::kInt4G64}, {"int4:128", DType::kInt4G128}};
 
 struct SpeculationName {
   std::string_view name;
@@ -41,7 +44,6 @@ struct SpeculationName {
 };
 constexpr SpeculationName kSpeculationNames[] = {{"none", Speculation::Method::kNone},
                                                  {"ngram", Speculation::Method::kNgram}};
-constexpr WeightFormatName kWeightFormats[] = {{"bf16", DType::kBF16}, {"fp8", DType::kE4M3}};
 
 template <NamedEnum E>
 std::vector<std::string> names_of() {
@@ -75,16 +77,21 @@ void check_gpus(const EngineOptions& options) {
     throw Error(ErrorKind::kUsage, fmt::format("gpus: {}; backend torch takes 1", count));
 }
 
-void check_weight_formats(const EngineOptions& options) {
+// The first option that asks for weights in codes, such as "weights: fp8"; empty if none does.
+std::string option_of_codes(const EngineOptions& options) {
   const AskedFormats asked = asked_formats(options);
-  if (asked.layers != DType::kE4M3 && asked.lm_head != DType::kE4M3) return;
-  const char* field = asked.layers == DType::kE4M3 ? "weights" : "lm_head";
+  if (asked.layers && has_codes(*asked.layers)) return "weights: " + options.weights;
+  if (asked.lm_head && has_codes(*asked.lm_head)) return "lm_head: " + options.lm_head;
+  return "";
+}
+
+void check_weight_formats(const EngineOptions& options) {
+  const std::string named = option_of_codes(options);
+  if (named.empty()) return;
   if (backend_kind(options) == BackendKind::kTorch)
-    throw Error(ErrorKind::kUsage,
-                fmt::format("{}: fp8 runs on backends device and host; torch has bf16", field));
+    throw Error(ErrorKind::kUsage, named + " runs on backends device and host; torch has bf16");
   if (options.gpus.size() > 1)
-    throw Error(ErrorKind::kUsage,
-                fmt::format("{}: fp8 runs on 1 GPU; gpus: {}", field, options.gpus.size()));
+    throw Error(ErrorKind::kUsage, fmt::format("{} runs on 1 GPU; gpus: {}", named, options.gpus.size()));
 }
 
 void check_speculation(const Speculation& speculation) {
@@ -189,9 +196,8 @@ void check_embeddings(const EngineOptions& options) {
   if (backend_kind(options) == BackendKind::kTorch)
     refuse("computed by backends device and host; found torch");
   if (options.gpus.size() > 1) refuse(fmt::format("supported on 1 GPU; gpus: {}", options.gpus.size()));
-  const AskedFormats asked = asked_formats(options);
-  if (asked.layers == DType::kE4M3 || asked.lm_head == DType::kE4M3)
-    refuse("computed with weights in bf16; found fp8");
+  const std::string codes = option_of_codes(options);
+  if (!codes.empty()) refuse("computed with weights in bf16; found " + codes);
 }
 
 int context_of(const EngineOptions& options, int model_max_position) {

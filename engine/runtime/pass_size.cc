@@ -41,7 +41,7 @@ uint64_t bytes_of_all_rows(const Model& model) {
 // GPU multiplies at about 600 TFLOP/s.
 uint32_t tokens_of_short_pass(uint64_t weight_bytes, DType layers) {
   constexpr double kMostOperations = 1.5e14;
-  const double of_token = 2 * (static_cast<double>(weight_bytes) / static_cast<double>(size_of(layers)));
+  const double of_token = 2 * (static_cast<double>(weight_bytes) * 8 / bits_of(layers));
   uint32_t tokens = kMostGpuTokens;
   while (tokens > kLeastGpuTokens && tokens * of_token > kMostOperations) tokens /= 2;
   return tokens;

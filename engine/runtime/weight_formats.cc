@@ -7,7 +7,9 @@
 #include "fmt/ranges.h"
 
 #include "engine/runtime/options.h"
+#include "vm/base/error.h"
 #include "vm/program.h"
+#include "vm/state/limits.h"
 
 namespace serval {
 namespace {
@@ -15,20 +17,30 @@ namespace {
 constexpr WeightFormats kLayers = {.layers = DType::kE4M3};
 constexpr WeightFormats kLmHead = {.lm_head = DType::kE4M3};
 
-// Why these options' runs have bf16 only; empty if they have e4m3, too.
+// Why these options' runs have bf16 only; empty if they have codes, too.
 std::string obstacle_of(const EngineOptions& options) {
   if (backend_kind(options) == BackendKind::kTorch) return "backend torch has bf16";
   if (options.embeddings.value_or(false)) return "embeddings are computed in bf16";
-  if (options.gpus.size() > 1) return fmt::format("e4m3 runs on 1 GPU; gpus: {}", options.gpus.size());
+  if (options.gpus.size() > 1)
+    return fmt::format("weights of 8 and 4 bits run on 1 GPU; gpus: {}", options.gpus.size());
   return "";
 }
 
-// The type in which the program has the matrices that are e4m3 in the model with these formats.
+// Why these options' runs have no 4-bit integers although they have codes; else empty. A GPU has kernels of
+// few rows for them.
+std::string obstacle_of_int4(const EngineOptions& options) {
+  const int rows = std::max(options.max_sequences, options.max_batch_tokens);
+  if (backend_kind(options) == BackendKind::kHost || rows <= static_cast<int>(kDefaultRows)) return "";
+  return fmt::format("weights of 4 bits run in passes of up to {} tokens on a GPU; {}: {}", kDefaultRows,
+                     rows == options.max_sequences ? "max_sequences" : "max_batch_tokens", rows);
+}
+
+// The type in which the program has the first of the matrices that are e4m3 in the model with these formats.
 DType type_in(const Program& program, const Model& model, const WeightFormats& formats) {
   for (const WeightSpec& spec : model.with_formats(formats)->weights()) {
     if (spec.dtype != DType::kE4M3) continue;
     const auto tensor = program.find_tensor(spec.name);
-    return tensor && program.tensors[tensor->index].dtype == DType::kE4M3 ? DType::kE4M3 : DType::kBF16;
+    return tensor ? program.tensors[tensor->index].dtype : DType::kBF16;
   }
   return DType::kBF16;
 }
@@ -39,21 +51,31 @@ WeightFormats formats_in(const Program& program, const Model& model) {
 
 // Changes types that a run cannot take to bf16, and states the reason for these.
 void restrict_to_run(const EngineOptions& options, const Model& model, StoredFormats& stored) {
-  WeightFormats possible = {.layers = DType::kE4M3, .lm_head = DType::kE4M3};
-  std::string obstacle = obstacle_of(options);
+  const std::string obstacle = obstacle_of(options);
   if (!obstacle.empty()) {
-    possible = {};
-  } else if (!options.program.empty()) {
-    possible = formats_in(read_program(options.program), model);
-    obstacle = options.program + " is compiled for bf16";
+    if (has_codes(stored.formats.layers)) stored.layers_reason = obstacle;
+    if (has_codes(stored.formats.lm_head)) stored.lm_head_reason = obstacle;
+    stored.formats = {};
+    return;
   }
-  const auto restrict_one = [&](DType& type, DType most, std::string& reason) {
-    if (type == most || type == DType::kBF16) return;
-    type = most;
-    reason = obstacle;
+  if (options.program.empty()) {
+    const auto refuse_int4 = [&](DType& type, std::string& reason) {
+      if (!is_int4(type) || obstacle_of_int4(options).empty()) return;
+      type = DType::kBF16;
+      reason = obstacle_of_int4(options);
+    };
+    refuse_int4(stored.formats.layers, stored.layers_reason);
+    refuse_int4(stored.formats.lm_head, stored.lm_head_reason);
+    return;
+  }
+  const WeightFormats compiled = formats_in(read_program(options.program), model);
+  const auto restrict_one = [&](DType& type, DType found, std::string& reason) {
+    if (type == found || type == DType::kBF16) return;
+    type = found;
+    reason = fmt::format("{} is compiled for {}", options.program, name_of(found));
   };
-  restrict_one(stored.formats.layers, possible.layers, stored.layers_reason);
-  restrict_one(stored.formats.lm_head, possible.lm_head, stored.lm_head_reason);
+  restrict_one(stored.formats.layers, compiled.layers, stored.layers_reason);
+  restrict_one(stored.formats.lm_head, compiled.lm_head, stored.lm_head_reason);
 }
 
 std::string notice_of(const std::string& model, const StoredFormats& stored) {
@@ -61,7 +83,18 @@ std::string notice_of(const std::string& model, const StoredFormats& stored) {
   for (const std::string& reason : {stored.layers_reason, stored.lm_head_reason})
     if (!reason.empty() && std::ranges::find(reasons, reason) == reasons.end()) reasons.push_back(reason);
   if (reasons.empty()) return "";
-  return fmt::format("{}: e4m3 weights are dequantised to bf16: {}", model, fmt::join(reasons, "; "));
+  return fmt::format("{}: stored codes are dequantised to bf16: {}", model, fmt::join(reasons, "; "));
+}
+
+// Throws unless the columns of each matrix are whole groups of its type.
+void check_columns(const Model& model, const WeightFormats& formats) {
+  for (const WeightSpec& spec : model.with_formats(formats)->weights()) {
+    if (!is_int4(spec.dtype) || spec.cols % group_of(spec.dtype) == 0) continue;
+    throw Error(ErrorKind::kUsage,
+                fmt::format("{}: {}: {} has {} columns; expected a multiple of {}",
+                            spec.dtype == formats.layers ? "weights" : "lm_head", name_of(spec.dtype),
+                            spec.name, spec.cols, group_of(spec.dtype)));
+  }
 }
 
 }  // namespace
@@ -70,6 +103,7 @@ ChosenFormats choose_formats(const EngineOptions& options, const Model& model, c
   const AskedFormats asked = asked_formats(options);
   ChosenFormats chosen = {.formats = {.layers = asked.layers.value_or(DType::kBF16),
                                       .lm_head = asked.lm_head.value_or(DType::kBF16)}};
+  check_columns(model, chosen.formats);
   if ((asked.layers && asked.lm_head) || files == nullptr || options.random_weights) return chosen;
   StoredFormats stored = files->stored_formats();
   if (!stored.formats.all_bf16()) restrict_to_run(options, model, stored);

@@ -142,7 +142,8 @@ ServalOracle* create_oracle(const ServalOracleApi& api, const Model& model, cons
   std::vector<ServalOracleWeight> table;
   for (const std::string& name : names) {
     const Matrix matrix = weights.matrix(name);
-    table.push_back({name.c_str(), matrix.bf16, matrix.rows, matrix.cols, matrix.e4m3});
+    table.push_back({name.c_str(), matrix.bf16, matrix.rows, matrix.cols, matrix.codes,
+                     static_cast<uint8_t>(matrix.dtype)});
   }
   ServalOracle* oracle = nullptr;
   check_status(api, api.create(&plugin, table.data(), table.size(), &oracle));

@@ -17,7 +17,7 @@ extern "C" {
 #endif
 
 /* Raised with every change of this file: both sides must have been built from the same one. */
-#define SERVAL_ORACLE_ABI_VERSION 4u
+#define SERVAL_ORACLE_ABI_VERSION 5u
 #define SERVAL_ORACLE_ENTRY "serval_oracle_api"
 
 /* Values are the executable's exit codes. */
@@ -33,14 +33,15 @@ typedef enum ServalOracleDtype { SERVAL_ORACLE_FP32 = 0, SERVAL_ORACLE_BF16 = 1 
 typedef enum ServalOracleDevice { SERVAL_ORACLE_CPU = 0, SERVAL_ORACLE_CUDA = 1 } ServalOracleDevice;
 
 /* A matrix under Hugging Face's name, as "model.layers.0.mlp.up_proj.weight". A norm has one row. The memory
- * must stay until the oracle is destroyed: bf16 on the CPU reads it in place. One of bf16 and e4m3 is NULL.
- * An element in e4m3 is its code's value times its row's fp32 scale, rounded to fp32. */
+ * must stay until the oracle is destroyed: bf16 on the CPU reads it in place. One of bf16 and codes is
+ * NULL. An element of codes is its code's value times its row's fp32 scale, rounded to fp32. */
 typedef struct ServalOracleWeight {
   const char* name;
   const uint16_t* bf16; /* [rows, cols], row-major */
   int64_t rows;
   int64_t cols;
-  const uint8_t* e4m3; /* [rows] of cols codes and the row's scale (vm/layout/e4m3_rows.h) */
+  const uint8_t* codes; /* [rows] of codes and scales (vm/layout/weight_rows.h) */
+  uint8_t dtype;        /* of the codes: a DType (vm/dtype.h) */
 } ServalOracleWeight;
 
 /* What stretches RoPE's wavelengths: transformers' "default", "linear", "llama3" and "yarn". */

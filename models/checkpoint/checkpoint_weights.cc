@@ -124,24 +124,29 @@ class CheckpointWeights final : public WeightSource {
     if (index < bf16.size()) refuse(tensor, first + static_cast<int64_t>(index), bf16[index]);
   }
 
-  bool keeps_e4m3(size_t tensor) const override {
+  bool keeps_codes(size_t tensor) const override {
     const QuantisedMatrix* matrix = quantised(tensor);
-    return specs()[tensor].dtype == DType::kE4M3 && matrix != nullptr && matrix->has_e4m3_rows();
+    return matrix != nullptr && matrix->keeps_codes_in(specs()[tensor].dtype);
   }
 
-  void read_e4m3(size_t tensor, int64_t first_row, int64_t row_count, uint8_t* to) const override {
-    quantised(tensor)->read_e4m3_rows(first_row, row_count, to);
+  void read_codes(size_t tensor, int64_t first_row, int64_t row_count, uint8_t* to) const override {
+    const WeightSpec& spec = specs()[tensor];
+    if (spec.dtype == DType::kE4M3) {
+      quantised(tensor)->read_e4m3_rows(first_row, row_count, to);
+    } else {
+      quantised(tensor)->read_int4_rows(spec.dtype, first_row, row_count, to);
+    }
     if (not_finite_ == NotFinite::kLoaded) return;
-    const int64_t index = first_not_finite_e4m3(to, row_count, specs()[tensor].cols);
-    if (index >= 0) refuse(tensor, first_row * specs()[tensor].cols + index, 0);
+    const int64_t index = first_not_finite_code(spec.dtype, to, row_count, spec.cols);
+    if (index >= 0) refuse(tensor, first_row * spec.cols + index, 0);
   }
 
   void report() const override {
     std::map<std::string_view, size_t> converted;
-    size_t kept = 0;
+    std::map<std::string_view, size_t> kept;
     for (size_t i = 0; i < weights_.size(); ++i) {
-      if (keeps_e4m3(i)) {
-        ++kept;
+      if (keeps_codes(i)) {
+        ++kept[code_type_name(quantised(i)->type)];
       } else if (const QuantisedMatrix* matrix = quantised(i)) {
         ++converted[code_type_name(matrix->type)];
       } else if (plain(i)->dtype != StoredType::kBF16) {
@@ -149,7 +154,7 @@ class CheckpointWeights final : public WeightSource {
       }
     }
     report_rounded(checkpoint_.source(), converted);
-    if (kept > 0) spdlog::info("{}: {} kept as stored", checkpoint_.source(), counted(kept, "e4m3 tensor"));
+    report_kept(checkpoint_.source(), kept);
   }
 
  private:

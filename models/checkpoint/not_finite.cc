@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "vm/base/error.h"
-#include "vm/layout/e4m3_rows.h"
+#include "vm/layout/weight_rows.h"
 
 namespace serval {
 namespace {
@@ -37,6 +37,27 @@ bool any_nan_in_e4m3(std::span<const uint8_t> codes) {
   return any != 0;
 }
 
+// The column of a row's first element that is not finite; -1 if all are finite.
+int64_t first_not_finite_in_e4m3(const uint8_t* row, size_t cols) {
+  if (!std::isfinite(e4m3_rows::scale_of(row, cols))) return 0;
+  const std::span codes(row, cols);
+  if (!any_nan_in_e4m3(codes)) return -1;
+  return std::ranges::find_if(codes, is_nan_in_e4m3) - codes.begin();
+}
+
+// Values of a group grow or fall with the code, so all are finite if the first and the last are.
+int64_t first_not_finite_in_int4(uint32_t group, const uint8_t* row, size_t cols) {
+  if (!std::isfinite(int4_rows::scale_of(row, cols, group))) return 0;
+  for (size_t first = 0; first < cols; first += group) {
+    const uint32_t word = int4_rows::word_of(row, cols, first / group);
+    const auto is_finite = [&](uint32_t code) { return std::isfinite(int4::value_of(word, code)); };
+    if (is_finite(0) && is_finite(int4::kCodes - 1)) continue;
+    for (size_t col = first; col < first + group; ++col)
+      if (!is_finite(int4_rows::code_of(row, col))) return static_cast<int64_t>(col);
+  }
+  return -1;
+}
+
 }  // namespace
 
 size_t first_not_finite(std::span<const uint16_t> bf16) {
@@ -50,13 +71,12 @@ size_t first_not_finite(std::span<const uint16_t> bf16) {
   return bf16.size();
 }
 
-int64_t first_not_finite_e4m3(const uint8_t* rows, int64_t row_count, int64_t cols) {
+int64_t first_not_finite_code(DType dtype, const uint8_t* rows, int64_t row_count, int64_t cols) {
   const auto width = static_cast<size_t>(cols);
-  for (int64_t row = 0; row < row_count; ++row, rows += e4m3_rows::row_bytes(width)) {
-    if (!std::isfinite(e4m3_rows::scale_of(rows, width))) return row * cols;
-    const std::span codes(rows, width);
-    if (any_nan_in_e4m3(codes))
-      return row * cols + (std::ranges::find_if(codes, is_nan_in_e4m3) - codes.begin());
+  for (int64_t row = 0; row < row_count; ++row, rows += row_bytes_of(dtype, width)) {
+    const int64_t col = dtype == DType::kE4M3 ? first_not_finite_in_e4m3(rows, width)
+                                              : first_not_finite_in_int4(group_of(dtype), rows, width);
+    if (col >= 0) return row * cols + col;
   }
   return -1;
 }
@@ -67,7 +87,10 @@ void refuse_not_finite(const std::string& where, const WeightSpec& spec, int64_t
                                 : fmt::format("[{}]", index);
   throw Error(ErrorKind::kRuntime,
               fmt::format("{}: element {} is {}{}; --allow-nonfinite (allow_nonfinite) loads it", where,
-                          place, stored, std::isfinite(stored) ? ", more than bf16 can hold" : ""));
+                          place, stored,
+                          std::isfinite(stored)
+                              ? fmt::format(", more than {} can hold", is_int4(spec.dtype) ? "fp16" : "bf16")
+                              : ""));
 }
 
 }  // namespace serval

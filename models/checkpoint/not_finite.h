@@ -14,9 +14,10 @@ namespace serval {
 // bandwidth. Thread-safe.
 size_t first_not_finite(std::span<const uint16_t> bf16);
 
-// Index, in row-major order, of the first element whose code or whose row's scale is NaN or infinite; -1 if
-// all are finite. `rows`: [row_count] of e4m3_rows::row_bytes(cols) (vm/layout/e4m3_rows.h). Thread-safe.
-int64_t first_not_finite_e4m3(const uint8_t* rows, int64_t row_count, int64_t cols);
+// Index, in row-major order, of the first element that is NaN or infinite, or whose row's scale is; -1 if all
+// are finite. `rows`: [row_count] of row_bytes_of(dtype, cols), a type of has_codes()
+// (vm/layout/weight_rows.h). Thread-safe.
+int64_t first_not_finite_code(DType dtype, const uint8_t* rows, int64_t row_count, int64_t cols);
 
 // Throws Error(kRuntime) for element `index` of a weight. `stored` is its value in the file; `where` names
 // the file and the tensor.

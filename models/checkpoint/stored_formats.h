@@ -10,10 +10,11 @@ namespace serval {
 
 struct StoredFormats {
   // kE4M3 if the checkpoint stores each of these matrices in e4m3, with a scale for the whole matrix or for
-  // each row; kBF16 otherwise.
+  // each row. A type of 4-bit integers if each is in 4-bit integers, in groups of neighbouring columns that
+  // the type has. kBF16 otherwise.
   WeightFormats formats;
-  // The first matrix that is stored in another way than an e4m3 one beside it, and so the reason why all of
-  // them are kBF16. Empty if none of them is e4m3, or all are.
+  // The first matrix that is stored in another way, and so the reason why all of them are kBF16. Empty if
+  // none of them is in codes, or all are.
   std::string layers_reason = {}, lm_head_reason = {};
 };
 

@@ -39,12 +39,19 @@ class RandomWeights final : public WeightSource {
   const uint64_t seed_;
 };
 
+void report(const std::string& source, const std::map<std::string_view, size_t>& tensors, const char* fate) {
+  std::vector<std::string> counts;
+  counts.reserve(tensors.size());
+  for (const auto& [type, count] : tensors) counts.push_back(counted(count, fmt::format("{} tensor", type)));
+  if (!counts.empty()) spdlog::info("{}: {} {}", source, fmt::join(counts, ", "), fate);
+}
+
 }  // namespace
 
 int64_t WeightSource::total_bytes() const {
   int64_t bytes = 0;
   for (size_t i = 0; i < specs_.size(); ++i)
-    bytes += keeps_e4m3(i) ? specs_[i].bytes() : specs_[i].bytes_bf16();
+    bytes += keeps_codes(i) ? specs_[i].bytes() : specs_[i].bytes_bf16();
   return bytes;
 }
 
@@ -61,10 +68,11 @@ std::string counted(size_t count, const std::string& noun) {
 }
 
 void report_rounded(const std::string& source, const std::map<std::string_view, size_t>& tensors) {
-  std::vector<std::string> counts;
-  counts.reserve(tensors.size());
-  for (const auto& [type, count] : tensors) counts.push_back(counted(count, fmt::format("{} tensor", type)));
-  if (!counts.empty()) spdlog::info("{}: {} rounded to the nearest bf16", source, fmt::join(counts, ", "));
+  report(source, tensors, "rounded to the nearest bf16");
+}
+
+void report_kept(const std::string& source, const std::map<std::string_view, size_t>& tensors) {
+  report(source, tensors, "kept as stored");
 }
 
 std::unique_ptr<const WeightSource> make_random_weights(const Model& model, uint64_t seed) {
@@ -77,7 +85,7 @@ std::vector<WeightPiece> cut_into_pieces(const WeightSource& source) {
   for (size_t tensor = 0; tensor < source.specs().size(); ++tensor) {
     if (!source.has(tensor)) continue;
     const WeightSpec& spec = source.specs()[tensor];
-    const int64_t step = source.keeps_e4m3(tensor)
+    const int64_t step = source.keeps_codes(tensor)
                              ? std::max<int64_t>(1, kPieceElements / spec.cols) * spec.cols
                              : kPieceElements;
     for (int64_t first = 0; first < spec.elements(); first += step)

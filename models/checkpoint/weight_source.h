@@ -28,7 +28,7 @@ class WeightSource {
  public:
   virtual ~WeightSource() = default;
   const std::vector<WeightSpec>& specs() const { return specs_; }
-  // The size of all tensors in memory: those that are kept in e4m3, and the others in bf16.
+  // The size of all tensors in memory: those that are kept in codes, and the others in bf16.
   int64_t total_bytes() const;
   // Throws Error(kUsage) if the model has no tensor of that name.
   size_t index_of(std::string_view name) const;
@@ -47,14 +47,14 @@ class WeightSource {
   // the first element that is NaN or infinite, unless the source allows these.
   virtual void require_finite(size_t /*tensor*/, int64_t /*first*/,
                               std::span<const uint16_t> /*bf16*/) const {}
-  // True for a matrix that the model has in e4m3 and that is stored so, with a scale for the whole matrix or
-  // for each row: read_e4m3() gives it without rounding. read() gives its values in bf16, as of any tensor.
-  virtual bool keeps_e4m3(size_t /*tensor*/) const { return false; }
-  // Writes whole rows as they are stored, in the layout of vm/layout/e4m3_rows.h. Throws Error(kRuntime) for
-  // the first code that is NaN, and for a scale that is NaN or infinite, unless the source allows these.
-  // Requires keeps_e4m3().
-  virtual void read_e4m3(size_t /*tensor*/, int64_t /*first_row*/, int64_t /*row_count*/,
-                         uint8_t* /*to*/) const {}
+  // True for a matrix that the model has in codes (has_codes()) and that is stored in such codes and scales:
+  // read_codes() gives it without rounding. read() gives its values in bf16, as of any tensor.
+  virtual bool keeps_codes(size_t /*tensor*/) const { return false; }
+  // Writes whole rows as they are stored, in the layout of vm/layout/weight_rows.h. Throws Error(kRuntime)
+  // for the first code that is NaN, and for a scale or minimum that is NaN or infinite, unless the source
+  // allows these; and for one that the type cannot hold. Requires keeps_codes().
+  virtual void read_codes(size_t /*tensor*/, int64_t /*first_row*/, int64_t /*row_count*/,
+                          uint8_t* /*to*/) const {}
   // Seed of random weights (random_weights.h); nullopt for weights from files.
   virtual std::optional<uint64_t> seed() const { return std::nullopt; }
   // Logs which types were converted to bf16, and which kept. Call it after everything has been read.
@@ -75,7 +75,7 @@ enum class NotFinite { kRefused, kLoaded };
 // Opens the files and checks names, shapes and types; reads no weights. BF16 tensors are in place if the file
 // aligns them; F16 and F32 are rounded to the nearest bf16, and so are the values of quantised matrices
 // (models/checkpoint/quantised), as the directory's config.json describes them; without a config.json there
-// are none. Matrices that `model` has in e4m3 are kept if they are stored so. Throws Error(kRuntime) if a
+// are none. Matrices that `model` has in codes are kept if they are stored so. Throws Error(kRuntime) if a
 // tensor is missing, has a shape other than `model` expects, or another type. Logs a warning for tensors that
 // the model does not use, and one for each setting of the quantisation that is not applied, such as 8-bit
 // activations.
@@ -89,8 +89,10 @@ std::unique_ptr<const WeightSource> make_random_weights(const Model& model, uint
 // "1 tensor" or "2 tensors".
 std::string counted(size_t count, const std::string& noun);
 
-// Logs how many tensors of each stored type were rounded to bf16; logs nothing if `tensors` is empty.
+// Logs how many tensors of each stored type were rounded to bf16, or kept; logs nothing if `tensors` is
+// empty.
 void report_rounded(const std::string& source, const std::map<std::string_view, size_t>& tensors);
+void report_kept(const std::string& source, const std::map<std::string_view, size_t>& tensors);
 
 // Elements [first, first + count) of one tensor.
 struct WeightPiece {
@@ -100,7 +102,7 @@ struct WeightPiece {
 };
 
 // The weights that the source has, in pieces of similar sizes that lie in one tensor each; whole rows of
-// tensors that are kept in e4m3.
+// tensors that are kept in codes.
 std::vector<WeightPiece> cut_into_pieces(const WeightSource& source);
 
 // Calls run(piece) for all pieces on all cores. If `run` throws, loading stops and the exception of the piece

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "vm/dtype.h"
-#include "vm/layout/e4m3_rows.h"
+#include "vm/layout/row_bytes.h"
 #include "vm/tensor.h"
 
 namespace serval {
@@ -25,9 +25,7 @@ enum class WeightSplit : uint8_t {
 
 // Bytes of a row-major matrix of weights.
 constexpr int64_t bytes_of_weights(DType dtype, int64_t rows, int64_t cols) {
-  if (dtype == DType::kE4M3)
-    return rows * static_cast<int64_t>(e4m3_rows::row_bytes(static_cast<uint64_t>(cols)));
-  return rows * cols * size_of(dtype);
+  return rows * static_cast<int64_t>(row_bytes_of(dtype, static_cast<uint64_t>(cols)));
 }
 
 // Row-major. A matrix maps a vector of `cols` elements to one of `rows` elements. A vector has rows == 1 and,
@@ -42,7 +40,7 @@ struct WeightSpec {
   WeightSplit split = WeightSplit::kNone;
   int64_t piece = 1;           // rows or columns that must be on one rank, such as those of a head
   std::string alias = {};      // second name of a tied weight; some checkpoints store it under both
-  DType dtype = DType::kBF16;  // in which it is stored in memory: kBF16 or kE4M3
+  DType dtype = DType::kBF16;  // in which it is stored in memory: kBF16 or one of has_codes()
   // Name of the weight whose values this one has: a tied LM head that is stored in another type than the
   // embedding. Checkpoints do not have it.
   std::string copy_of = {};

@@ -16,7 +16,7 @@ constexpr int64_t kTensorAlignment = 64;  // bytes; tensors in the buffer start 
 
 int64_t padded_bytes(const WeightSource& source, size_t tensor) {
   const WeightSpec& spec = source.specs()[tensor];
-  const int64_t bytes = source.keeps_e4m3(tensor) ? spec.bytes() : spec.bytes_bf16();
+  const int64_t bytes = source.keeps_codes(tensor) ? spec.bytes() : spec.bytes_bf16();
   return (bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
 }
 
@@ -51,8 +51,9 @@ ModelWeights ModelWeights::materialise(std::shared_ptr<const WeightSource> sourc
     if (matrix.bf16 == nullptr) {
       copies[tensor] = weights.buffer_.bf16(static_cast<size_t>(offset));
       offset += padded_bytes(*source, tensor);
-      if (source->keeps_e4m3(tensor)) {
-        matrix.e4m3 = reinterpret_cast<const uint8_t*>(copies[tensor]);
+      if (source->keeps_codes(tensor)) {
+        matrix.codes = reinterpret_cast<const uint8_t*>(copies[tensor]);
+        matrix.dtype = specs[tensor].dtype;
       } else {
         matrix.bf16 = copies[tensor];
       }
@@ -61,10 +62,10 @@ ModelWeights ModelWeights::materialise(std::shared_ptr<const WeightSource> sourc
     if (!specs[tensor].alias.empty()) weights.matrices_.emplace(specs[tensor].alias, matrix);
   }
   const auto load_piece = [&](const WeightPiece& piece) {
-    if (source->keeps_e4m3(piece.tensor)) {
+    if (source->keeps_codes(piece.tensor)) {
       const WeightSpec& spec = specs[piece.tensor];
       const int64_t first_row = piece.first / spec.cols;
-      return source->read_e4m3(
+      return source->read_codes(
           piece.tensor, first_row, piece.count / spec.cols,
           reinterpret_cast<uint8_t*>(copies[piece.tensor]) + first_row * spec.row_bytes());
     }

@@ -1,4 +1,4 @@
-// A model's weights in host memory: in bf16, or in e4m3 as the checkpoint stores them.
+// A model's weights in host memory: in bf16, or in the codes that the checkpoint stores.
 #pragma once
 
 #include <cstddef>
@@ -15,19 +15,20 @@ namespace serval {
 
 // A norm has one row.
 struct Matrix {
-  const uint16_t* bf16;  // [rows, cols], aligned to at least two bytes; null if the matrix is kept in e4m3
+  const uint16_t* bf16;  // [rows, cols], aligned to at least two bytes; null if the matrix is kept in codes
   int64_t rows;
   int64_t cols;
-  // [rows] of e4m3_rows::row_bytes(cols) (vm/layout/e4m3_rows.h), aligned to four bytes; null for bf16.
-  const uint8_t* e4m3 = nullptr;
+  // [rows] of row_bytes_of(dtype, cols) (vm/layout/weight_rows.h), aligned to four bytes; null for bf16.
+  const uint8_t* codes = nullptr;
+  DType dtype = DType::kBF16;
 };
 
 // Immutable and thread-safe. Matrices stay valid until the object is destroyed; moving it keeps them valid.
 class ModelWeights {
  public:
-  // Loads all tensors of a source: uses those that are in place, and reads the others into a buffer, in e4m3
-  // where the source keeps that. Throws Error(kOutOfMemory) if the buffer does not fit into memory, and as
-  // WeightSource::require_finite() and read_e4m3().
+  // Loads all tensors of a source: uses those that are in place, and reads the others into a buffer, in codes
+  // where the source keeps them. Throws Error(kOutOfMemory) if the buffer does not fit into memory, and as
+  // WeightSource::require_finite() and read_codes().
   static ModelWeights materialise(std::shared_ptr<const WeightSource> source,
                                   const LoadProgress& progress = {});
   // Materialise open_checkpoint_weights() and make_random_weights().

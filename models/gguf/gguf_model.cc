@@ -37,6 +37,7 @@ class GgufModel final : public ModelFiles {
   bool has_tokenizer() const override { return has_gguf_tokenizer(files_->fields()); }
   Tokenizer tokenizer() const override { return read_gguf_tokenizer(files_->fields()); }
   std::filesystem::path tokenizer_path() const override { return files_->path(); }
+  StoredFormats stored_formats() const override { return gguf_stored_formats(*files_, *model_); }
   ChatTemplate chat_template(const Tokenizer& tokenizer) const override {
     return read_gguf_chat_template(files_->fields(), tokenizer);
   }

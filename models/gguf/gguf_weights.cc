@@ -1,6 +1,7 @@
 #include "models/gguf/gguf_weights.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <set>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "vm/base/bf16.h"
 #include "vm/base/error.h"
 #include "vm/base/json_file.h"
+#include "vm/layout/weight_rows.h"
 
 namespace serval {
 namespace {
@@ -34,6 +36,61 @@ const GgufTensor& checked_tensor(const GgufSet& files, const WeightSpec& spec) {
                                                  in_quotes(name), found, shape_text(expected)));
   }
   return *tensor;
+}
+
+bool has_minimum(const GgufTensor& tensor) {
+  return tensor.type->name == "Q4_1";
+}
+
+// True for types whose blocks are groups of 4-bit integers with a scale in fp16, and a minimum or the zero
+// point 8 (models/gguf/dequantise.h).
+bool has_int4_blocks(const GgufTensor& tensor) {
+  return tensor.type->name == "Q4_0" || has_minimum(tensor);
+}
+
+// Copies the blocks of a row to codes and words.
+void copy_int4_row(const std::byte* blocks, bool has_minimum, uint64_t cols, uint8_t* row) {
+  constexpr uint32_t kGroup = group_of(DType::kInt4G32), kHalf = kGroup / 2, kZeroPoint = 8;
+  for (uint64_t n = 0; n < cols / kGroup; ++n) {
+    uint16_t scale = 0, minimum = 0;
+    std::memcpy(&scale, blocks, sizeof scale);
+    blocks += sizeof scale;
+    if (has_minimum) {
+      std::memcpy(&minimum, blocks, sizeof minimum);
+      blocks += sizeof minimum;
+    }
+    int4_rows::set_word(row, cols, n,
+                        has_minimum ? int4::word_with_minimum(scale, minimum)
+                                    : int4::word_with_zero_point(scale, kZeroPoint));
+    // Byte i of a block has elements i and 16 + i.
+    for (uint32_t i = 0; i < kHalf; i += 2) {
+      const auto first = std::to_integer<uint32_t>(blocks[i]),
+                 second = std::to_integer<uint32_t>(blocks[i + 1]);
+      int4_rows::set_pair(row, n * kGroup + i, first & 0xF, second & 0xF);
+      int4_rows::set_pair(row, n * kGroup + kHalf + i, first >> 4, second >> 4);
+    }
+    blocks += kHalf;
+  }
+  int4_rows::clear_padding(row, cols);
+  int4_rows::set_scale(row, cols, kGroup, 1);
+}
+
+// The type that keeps all of the matrices that `model` has in 4 bits, or the first that none does.
+std::pair<DType, std::string> examine(const GgufSet& files, const Model& model) {
+  std::string other;
+  bool some = false;
+  for (const WeightSpec& spec : model.weights()) {
+    if (!is_int4(spec.dtype) || !spec.copy_of.empty()) continue;
+    const GgufTensor* tensor = files.find(gguf_tensor_name(spec.name));
+    if (tensor == nullptr) return {DType::kBF16, ""};  // loading the weights reports it
+    if (has_int4_blocks(*tensor)) {
+      some = true;
+    } else if (other.empty()) {
+      other = fmt::format("tensor {} is {}, not Q4_0 or Q4_1", in_quotes(tensor->name), tensor->type->name);
+    }
+  }
+  if (!some) return {DType::kBF16, ""};
+  return {other.empty() ? DType::kInt4G32 : DType::kBF16, other};
 }
 
 // `pools`: the run needs no LM head.
@@ -94,19 +151,51 @@ class GgufWeights final : public WeightSource {
     if (not_finite_ == NotFinite::kLoaded) return;
     const size_t index = first_not_finite(bf16);
     if (index == bf16.size()) return;
-    refuse_not_finite(
-        fmt::format("{}: tensor {}", files_->path_of(*tensors_[tensor]), in_quotes(tensors_[tensor]->name)),
-        specs()[tensor], first + static_cast<int64_t>(index), bf16_to_float(bf16[index]));
+    refuse(tensor, first + static_cast<int64_t>(index), bf16_to_float(bf16[index]));
+  }
+
+  bool keeps_codes(size_t tensor) const override {
+    return specs()[tensor].dtype == DType::kInt4G32 && has_int4_blocks(*tensors_[tensor]);
+  }
+
+  void read_codes(size_t tensor, int64_t first_row, int64_t row_count, uint8_t* to) const override {
+    const WeightSpec& spec = specs()[tensor];
+    const GgufTensor& stored = *tensors_[tensor];
+    const size_t row_bytes = stored.bytes.size() / static_cast<size_t>(spec.rows);
+    for (int64_t i = 0; i < row_count; ++i) {
+      const int64_t row = is_reordered(tensor) ? stored_row(first_row + i) : first_row + i;
+      copy_int4_row(stored.bytes.data() + static_cast<size_t>(row) * row_bytes, has_minimum(stored),
+                    static_cast<uint64_t>(spec.cols), to + i * spec.row_bytes());
+    }
+    if (not_finite_ == NotFinite::kLoaded) return;
+    const int64_t index = first_not_finite_code(spec.dtype, to, row_count, spec.cols);
+    if (index < 0) return;
+    const auto col = static_cast<uint64_t>(index % spec.cols);
+    refuse(tensor, first_row * spec.cols + index,
+           value_in_row(spec.dtype, to + index / spec.cols * spec.row_bytes(),
+                        static_cast<uint64_t>(spec.cols), col));
   }
 
   void report() const override {
-    std::map<std::string_view, size_t> converted;
-    for (const GgufTensor* tensor : tensors_)
-      if (tensor->type->name != "BF16") ++converted[tensor->type->name];
+    std::map<std::string_view, size_t> converted, kept;
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      const std::string_view type = tensors_[i]->type->name;
+      if (keeps_codes(i)) {
+        ++kept[type];
+      } else if (type != "BF16") {
+        ++converted[type];
+      }
+    }
     report_rounded(files_->path(), converted);
+    report_kept(files_->path(), kept);
   }
 
  private:
+  [[noreturn]] void refuse(size_t tensor, int64_t index, float value) const {
+    refuse_not_finite(
+        fmt::format("{}: tensor {}", files_->path_of(*tensors_[tensor]), in_quotes(tensors_[tensor]->name)),
+        specs()[tensor], index, value);
+  }
   bool is_reordered(size_t tensor) const {
     return reordered_ && specs()[tensor].row_order == RowOrder::kRotaryPairs;
   }
@@ -125,6 +214,14 @@ class GgufWeights final : public WeightSource {
 };
 
 }  // namespace
+
+StoredFormats gguf_stored_formats(const GgufSet& files, const Model& model) {
+  auto [layers, layers_reason] = examine(files, *model.with_formats({.layers = DType::kInt4G32}));
+  auto [lm_head, lm_head_reason] = examine(files, *model.with_formats({.lm_head = DType::kInt4G32}));
+  return {.formats = {.layers = layers, .lm_head = lm_head},
+          .layers_reason = std::move(layers_reason),
+          .lm_head_reason = std::move(lm_head_reason)};
+}
 
 std::unique_ptr<const WeightSource> open_gguf_weights(std::shared_ptr<const GgufSet> files,
                                                       const Model& model, NotFinite not_finite) {

@@ -292,7 +292,7 @@ TensorId Builder::product_input(const char* name, uint64_t cols, DType weights) 
   return on_each_rank({.name = name,
                        .rows = options_.rows,
                        .cols = cols,
-                       .dtype = weights == DType::kE4M3 ? DType::kF16 : DType::kBF16,
+                       .dtype = input_of_weights(weights),
                        .kind = TensorKind::kActivation,
                        .image = product_image(order_)});
 }
@@ -1097,7 +1097,8 @@ Graph build_llama_graph(const LlamaConfig& config, const GraphOptions& options) 
     throw Error(ErrorKind::kUsage, fmt::format("embeddings: supported on 1 GPU; ranks: {}", options.ranks));
   check_ranks(config, options.ranks);
   if (!config.formats.all_bf16() && (options.ranks > 1 || options.tile_order)) {
-    throw Error(ErrorKind::kUsage, "weights in e4m3: supported on 1 GPU, and not in tile order with 1 row");
+    throw Error(ErrorKind::kUsage,
+                "weights of 8 or 4 bits: supported on 1 GPU, and not in tile order with 1 row");
   }
   if (options.tile_order &&
       (options.rows != 1 || options.tile_rows > 0 || options.ranks > 1 || config.qk_norm)) {

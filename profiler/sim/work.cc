@@ -45,12 +45,20 @@ uint64_t covered_bytes(const Program& program, Footprint& regions) {
 struct Touched {
   uint64_t weight_rows = 0;      // of all matrices
   uint64_t weight_elements = 0;  // of all matrices
-  uint32_t cols = 0;  // columns of these matrices, or of the part that is multiplied; of e4m3, half of them
+  uint32_t cols = 0;     // columns of bf16 that take the bytes of a row of these matrices, or of the part
   uint64_t written = 0;  // elements
   uint64_t written_bytes = 0;
   Footprint reads;  // activations and KV cache that are read but not also written
   bool reads_cache = false;
 };
+
+// A page of codes has more columns than a page of bf16 of as many bytes. 4-bit integers have four bytes more
+// for each group.
+uint32_t columns_in_bf16(DType dtype, uint64_t cols) {
+  const uint64_t group = group_of(dtype);
+  const uint64_t bits = cols * bits_of(dtype) + (group > 0 ? cols / group * 32 : 0);
+  return static_cast<uint32_t>(bits / bits_of(DType::kBF16));
+}
 
 Touched touched_by(const Program& program, const Footprint& footprint) {
   Touched t;
@@ -62,9 +70,7 @@ Touched touched_by(const Program& program, const Footprint& footprint) {
     } else if (tensor.image == Image::kPages) {
       t.weight_rows += region.box.row_end - region.box.row_begin;
       t.weight_elements += area(region.box);
-      // A page of e4m3 has twice the columns of a page of bf16.
-      t.cols = static_cast<uint32_t>((region.box.col_end - region.box.col_begin) * size_of(tensor.dtype) /
-                                     size_of(DType::kBF16));
+      t.cols = columns_in_bf16(tensor.dtype, region.box.col_end - region.box.col_begin);
     } else if (tensor.kind == TensorKind::kActivation || tensor.kind == TensorKind::kKvCache) {
       t.reads.push_back(region);
       t.reads_cache |= tensor.kind == TensorKind::kKvCache;

@@ -12,6 +12,7 @@
 #include "vm/base/bf16.h"
 #include "vm/base/e4m3.h"
 #include "vm/layout/e4m3_rows.h"
+#include "vm/layout/weight_rows.h"
 
 namespace serval {
 namespace {
@@ -151,6 +152,43 @@ TEST_P(Golden, RowsOfE4M3MakeTheValues) {
       ASSERT_EQ(bits_of(e4m3_to_float(row[i % cols]) * e4m3_rows::scale_of(row, cols)),
                 bits_of(expected.values[i]))
           << expected.module << " element " << i;
+    }
+  }
+  EXPECT_EQ(some, kept.contains(GetParam()));
+}
+
+// Rows that are kept in 4 bits have the package's values, rounded once to fp16.
+TEST_P(Golden, RowsOfInt4MakeTheValues) {
+  const std::set<std::string> kept = {"awq",        "awq_rows", "ct_pack4", "gptq4", "gptq4_gptqmodel",
+                                      "gptq4_rows", "gptq4_v2"};
+  bool some = false;
+  for (const Expected& expected : matrices()) {
+    const QuantisedMatrix& matrix = expected.matrix;
+    const DType dtype = matrix.int4_type();
+    EXPECT_EQ(matrix.keeps_codes_in(dtype), is_int4(dtype));
+    if (!is_int4(dtype)) continue;
+    some = true;
+    const auto cols = static_cast<uint64_t>(matrix.cols);
+    for (const DType smaller : {dtype, DType::kInt4G32}) {
+      std::vector<uint8_t> row(row_bytes_of(smaller, cols));
+      for (int64_t r = 0; r < matrix.rows; ++r) {
+        // 2^-128 beside 0.75 in bf16.
+        const bool beyond_fp16 =
+            r == 0 && matrix.scales.type == StoredType::kBF16 && matrix.block_cols < matrix.cols;
+        if (beyond_fp16) {
+          EXPECT_THAT(error_of([&] { matrix.read_int4_rows(smaller, r, 1, row.data()); }),
+                      testing::HasSubstr("weight_scale\": row 0: fp16 cannot hold its scales"));
+          continue;
+        }
+        matrix.read_int4_rows(smaller, r, 1, row.data());
+        const float of_row = int4_rows::scale_of(row.data(), cols, group_of(smaller));
+        for (uint64_t col = 0; col < cols; ++col) {
+          const float expected_value = expected.values[static_cast<uint64_t>(r) * cols + col];
+          ASSERT_EQ(bits_of(value_in_row(smaller, row.data(), cols, col)),
+                    bits_of(fp16_to_float(float_to_fp16(expected_value / of_row)) * of_row))
+              << expected.module << " row " << r << " column " << col;
+        }
+      }
     }
   }
   EXPECT_EQ(some, kept.contains(GetParam()));

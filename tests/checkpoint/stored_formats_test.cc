@@ -212,9 +212,9 @@ TEST(StoredE4M3, CodesAndScalesOfEachMethodAreKeptBitForBit) {
       ASSERT_EQ(matrix.bf16, nullptr) << name;
       const auto row_bytes = static_cast<int64_t>(e4m3_rows::row_bytes(static_cast<uint64_t>(matrix.cols)));
       for (int64_t row = 0; row < matrix.rows; ++row)
-        expect_row(matrix.e4m3 + row * row_bytes, module, row, matrix.cols, method);
+        expect_row(matrix.codes + row * row_bytes, module, row, matrix.cols, method);
       std::vector<uint8_t> some(static_cast<size_t>(3 * row_bytes));
-      source->read_e4m3(source->index_of(name), 2, 3, some.data());
+      source->read_codes(source->index_of(name), 2, 3, some.data());
       for (int64_t i = 0; i < 3; ++i)
         expect_row(some.data() + i * row_bytes, module, 2 + i, matrix.cols, method);
     }
@@ -293,7 +293,7 @@ TEST(StoredE4M3, AMatrixThatIsLeftOutLeavesTheLayersInBf16) {
   model.write(dir);
   const ModelWeights weights = model.load(dir);
   EXPECT_NE(weights.matrix(std::string(kUp) + ".weight").bf16, nullptr);
-  EXPECT_NE(weights.matrix("model.layers.0.mlp.gate_proj.weight").e4m3, nullptr);
+  EXPECT_NE(weights.matrix("model.layers.0.mlp.gate_proj.weight").codes, nullptr);
 }
 
 TEST(StoredE4M3, TheHeadIsDecidedOnItsOwn) {
@@ -349,7 +349,7 @@ TEST(StoredE4M3, ValuesThatAreNotFiniteAreRefused) {
     const TempDir dir;
     codes.write(dir);
     const ModelWeights loaded = codes.load(dir, NotFinite::kLoaded);
-    EXPECT_EQ(loaded.matrix(weight).e4m3[9 * e4m3_rows::row_bytes(64) + 33], nan);
+    EXPECT_EQ(loaded.matrix(weight).codes[9 * e4m3_rows::row_bytes(64) + 33], nan);
   }
   for (const float value :
        {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {

@@ -1,4 +1,4 @@
-"""Quantised checkpoints: in bf16 each answers as its values do, codes in e4m3 are kept, and a damaged file gives one line."""
+"""Quantised checkpoints: in bf16 each answers as its values do, codes of 8 and 4 bits are kept, and a damaged file gives one line."""
 
 import json
 import math
@@ -24,14 +24,17 @@ FORMATS = {
     "pack-quantized-8": "compressed-tensors: 8-bit integers in groups of 32",
     "gptq-4": "gptq: 4-bit integers in groups of 32",
     "gptq-8-act-order": "gptq: 8-bit integers in groups of 32",
+    "gptq-4-act-order": "gptq: 4-bit integers in groups of 32",
     "gptq-v2": "gptq: 4-bit integers with a scale per row",
     "awq": "awq: 4-bit integers in groups of 32",
 }
-# Those that --weights auto keeps as they are.
-KEPT = ("fp8-tensor", "fbgemm", "modelopt", "float-quantized")
+# Those that --weights auto keeps as they are, and how serval info names the type.
+KEPT = dict.fromkeys(("fp8-tensor", "fbgemm", "modelopt", "float-quantized"), "e4m3")
+KEPT |= dict.fromkeys(("pack-quantized-4", "gptq-4", "awq"), "int4:32") | {"gptq-v2": "int4:64"}  # of rows of 64 and 128
 BF16 = ("--weights", "bf16")
 FP8 = ("--weights", "fp8")
-DEQUANTISED = "e4m3 weights are dequantised to bf16: "
+FLAGS = {"e4m3": FP8, "int4:32": ("--weights", "int4:32"), "int4:64": ("--weights", "int4:64")}
+DEQUANTISED = "stored codes are dequantised to bf16: "
 
 
 class Quantised(Case):
@@ -60,17 +63,17 @@ class Quantised(Case):
                 answers.add(tuple(probabilities))
         self.assertEqual(len(answers), len(FORMATS))  # of different weights
 
-    def test_codes_in_e4m3_are_kept(self):
-        for name in KEPT:
+    def test_codes_are_kept(self):
+        for name, kind in KEPT.items():
             with self.subTest(format=name):
                 quantised, _ = self.pair(name)
                 tokens, probabilities, log = self.answer(quantised)
-                self.assertIn("7 e4m3 tensors kept as stored", log)
+                self.assertIn(f"7 {kind.split(':')[0]} tensors kept as stored", log)
                 self.assertNotIn("rounded", log)
                 self.assertNotIn(DEQUANTISED, log)
-                self.assertEqual((tokens, probabilities), self.answer(quantised, *FP8)[:2])
+                self.assertEqual((tokens, probabilities), self.answer(quantised, *FLAGS[kind])[:2])
                 self.assertEqual((tokens, probabilities), self.answer(quantised, "--weights", "auto", "--lm-head", "auto")[:2])
-                # The weights have the same values in bf16; activations are rounded to fp16 instead.
+                # In bf16 the weights have the same values, or those rounded; activations are rounded to fp16 instead.
                 in_bf16 = self.answer(quantised, *BF16)
                 self.assertNotEqual(probabilities, in_bf16[1])
                 self.assertEqual(tokens[0], in_bf16[0][0])
@@ -87,8 +90,15 @@ class Quantised(Case):
         # They can be rounded to e4m3 with other scales, as any weights.
         self.assertEqual(self.answer(quantised, *FP8)[:2], self.answer(dense, *FP8)[:2])
 
-    def test_formats_without_e4m3_need_no_reason(self):
-        for name in ("int-quantized", "gptq-4", "awq"):
+    def test_columns_that_are_not_in_sequence_are_dequantised_and_the_log_says_why(self):
+        quantised, dense = self.pair("gptq-4-act-order")
+        tokens, probabilities, log = self.answer(quantised)
+        self.assertEqual((tokens, probabilities), self.answer(dense)[:2])
+        self.assertIn("q_proj.weight\" is 4-bit integers in groups of 32 whose columns are not in sequence (g_idx), not 4-bit", log)
+        self.assertEqual(log.count(DEQUANTISED), 1)
+
+    def test_formats_of_other_codes_need_no_reason(self):
+        for name in ("int-quantized", "gptq-8-act-order", "pack-quantized-8"):
             self.assertNotIn("dequantised", self.answer(self.pair(name)[0])[2])
 
     def test_a_program_decides_the_type_of_the_codes(self):
@@ -110,7 +120,9 @@ class Quantised(Case):
             if name.removesuffix(".weight").rsplit(".", 1)[-1] in tiny_quantised.MODULES
         ]
         in_bf16 = sum(2 * rows * cols for rows, cols in matrices)
-        in_e4m3 = sum(rows * (cols + 4) for rows, cols in matrices)  # codes, and a scale for each row
+        in_codes = {  # codes, and a scale for each row, or a word for each group, too
+            "e4m3": sum(rows * (cols + 4) for rows, cols in matrices),
+        } | {f"int4:{group}": sum(rows * (-(-cols // 128) * 64 + cols // group * 4 + 4) for rows, cols in matrices) for group in (32, 64)}
 
         def sizes(model, *flags):
             facts = json.loads(run("info", "--json", "-m", model, *flags).stdout)["model"]
@@ -123,9 +135,10 @@ class Quantised(Case):
                 plain = sizes(dense)
                 self.assertEqual(set(plain), {"bf16"})
                 self.assertEqual(sizes(quantised, *BF16), plain)
-                kept = {"bf16": plain["bf16"] - in_bf16, "e4m3": in_e4m3}
-                self.assertEqual(sizes(quantised), kept if name in KEPT else plain)
-                self.assertEqual(sizes(quantised, *FP8), kept)
+                kept = {kind: {"bf16": plain["bf16"] - in_bf16, kind: bytes} for kind, bytes in in_codes.items()}
+                self.assertEqual(sizes(quantised), kept[KEPT[name]] if name in KEPT else plain)
+                for kind, flags in FLAGS.items():
+                    self.assertEqual(sizes(quantised, *flags), kept[kind])
         # Several GPUs have bf16 only.
         self.assertEqual(sizes(self.pair("fbgemm")[0], "--gpus", "2"), plain)
 
@@ -142,6 +155,8 @@ class Quantised(Case):
         self.assertIn("activation_scheme: activations stay in bf16, not in e4m3 (static)", log)
         log = self.answer(self.pair("gptq-4")[0])[2]
         self.assertEqual(log.count("\n"), 1, msg=log)
+        self.assertIn("7 int4 tensors kept as stored", log)
+        log = self.answer(self.pair("gptq-4")[0], *BF16)[2]
         self.assertIn("7 int4 tensors rounded to the nearest bf16", log)
 
     def test_models_lists_them_as_running(self):

@@ -237,6 +237,12 @@ def _(rng, rows, cols):
     return m, gptq_tensors(m, 1)
 
 
+@format("gptq-4-act-order", GPTQ | {"desc_act": True})
+def _(rng, rows, cols):
+    m = act_order(Matrix(rng, rows, cols, 4, 32, lowest_zero=1), rng)
+    return m, gptq_tensors(m, 1)
+
+
 @format("gptq-v2", GPTQ | {"checkpoint_format": "gptq_v2", "group_size": -1})
 def _(rng, rows, cols):
     m = Matrix(rng, rows, cols, 4, cols)

@@ -3,14 +3,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <random>
 
 #include "fmt/format.h"
 
 #include "models/checkpoint/weights.h"
+#include "models/gguf/dequantise.h"
 #include "models/gguf/tensor_names.h"
 #include "tests/gguf/gguf_bytes.h"
 #include "tests/llama/configs.h"
 #include "vm/base/bf16.h"
+#include "vm/layout/weight_rows.h"
 
 namespace serval {
 namespace {
@@ -263,6 +266,93 @@ TEST(GgufModel, RefusesWeightsThatAreNotFinite) {
   EXPECT_THAT(error_of([&] { ModelWeights::materialise(files->weights(NotFinite::kRefused)); }),
               HasSubstr("tiny.gguf: tensor \"output_norm.weight\": element [3] is inf; --allow-nonfinite"));
   ModelWeights::materialise(files->weights(NotFinite::kLoaded));
+}
+
+// Blocks of 4-bit integers with scales, minima and codes of any bits.
+std::string random_blocks(int64_t elements, bool has_minimum, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::string data;
+  for (int64_t block = 0; block < elements / 32; ++block) {
+    for (int i = 0; i < (has_minimum ? 2 : 1); ++i)
+      data += number<uint16_t>(static_cast<uint16_t>(random() % 0x3000 | (random() & 0x8000)));
+    for (int i = 0; i < 16; ++i) data += static_cast<char>(random());
+  }
+  return data;
+}
+
+// The tiny model with the layer's matrices in this type: 2 is Q4_0, 3 is Q4_1.
+GgufBytes file_in_4_bits(uint32_t type, std::string_view other = "", uint32_t other_type = 0) {
+  GgufBytes file = tiny_fields();
+  for (const TestTensor& tensor : tiny_tensors("F32")) {
+    const std::string name = gguf_tensor_name(tensor.name);
+    const std::vector<uint64_t> shape(tensor.shape.begin(), tensor.shape.end());
+    if (!tensor.name.ends_with("_proj.weight")) {
+      file.tensor(name, kGgmlF32, shape, tensor.data);
+      continue;
+    }
+    const int64_t elements = tensor.shape[0] * tensor.shape[1];
+    const bool is_other = name == other;
+    file.tensor(name, is_other ? other_type : type, shape,
+                is_other ? std::string(static_cast<size_t>(elements / 32 * 34), '\1')
+                         : random_blocks(elements, type == 3, static_cast<uint32_t>(name.size())));
+  }
+  return file;
+}
+
+// Each value is the block's, rounded once to fp16, with the rows of Q and K in their original order.
+TEST(GgufModel, KeepsQ4) {
+  for (const uint32_t type : {2U, 3U}) {
+    const TempDir dir;
+    const auto files = opened(dir, file_in_4_bits(type).bytes());
+    const StoredFormats stored = files->stored_formats();
+    EXPECT_EQ(stored.formats, WeightFormats{.layers = DType::kInt4G32});
+    EXPECT_EQ(stored.layers_reason, "");
+    const auto in_4_bits = files->model()->with_formats(stored.formats);
+    const auto kept = ModelWeights::materialise(files->weights(NotFinite::kRefused, *in_4_bits));
+    const auto in_bf16 = ModelWeights::materialise(files->weights(NotFinite::kRefused));
+    for (const char* name : {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.down_proj"}) {
+      SCOPED_TRACE(name);
+      const std::string weight = fmt::format("model.layers.0.{}.weight", name);
+      const Matrix matrix = kept.matrix(weight);
+      ASSERT_EQ(matrix.dtype, DType::kInt4G32);
+      const auto cols = static_cast<uint64_t>(matrix.cols);
+      const bool reordered =
+          weight.find("q_proj") != std::string::npos || weight.find("k_proj") != std::string::npos;
+      const std::string blocks = random_blocks(matrix.rows * matrix.cols, type == 3,
+                                               static_cast<uint32_t>(gguf_tensor_name(weight).size()));
+      std::vector<float> values(cols);
+      for (int64_t row = 0; row < matrix.rows; ++row) {
+        const int64_t within = row % kHeadDim, half = kHeadDim / 2;
+        const int64_t in_file = reordered ? row - within + 2 * (within % half) + within / half : row;
+        const size_t row_bytes = blocks.size() / static_cast<size_t>(matrix.rows);
+        const auto* from =
+            reinterpret_cast<const std::byte*>(blocks.data()) + static_cast<size_t>(in_file) * row_bytes;
+        (type == 3 ? decode_q4_1 : decode_q4_0)(from, cols / 32, values.data());
+        const uint8_t* codes = matrix.codes + row * bytes_of_weights(matrix.dtype, 1, matrix.cols);
+        for (uint64_t col = 0; col < cols; ++col) {
+          const float value = value_in_row(matrix.dtype, codes, cols, col);
+          if (type == 2) {
+            ASSERT_EQ(value, fp16_to_float(float_to_fp16(values[col]))) << row << ", " << col;
+          } else {
+            ASSERT_NEAR(value, values[col], std::fabs(values[col]) * 0x1p-11F + 0x1p-25F)
+                << row << ", " << col;
+          }
+          ASSERT_EQ(in_bf16.matrix(weight).bf16[row * matrix.cols + static_cast<int64_t>(col)],
+                    float_to_bf16(values[col]));
+        }
+      }
+    }
+  }
+}
+
+TEST(GgufModel, OneMatrixOfAnotherTypeLeavesTheLayersInBf16) {
+  constexpr uint32_t kQ8_0 = kGgmlQ8_0;
+  const TempDir dir;
+  const StoredFormats stored =
+      opened(dir, file_in_4_bits(2, "blk.0.ffn_down.weight", kQ8_0).bytes())->stored_formats();
+  EXPECT_TRUE(stored.formats.all_bf16());
+  EXPECT_EQ(stored.layers_reason, "tensor \"blk.0.ffn_down.weight\" is Q8_0, not Q4_0 or Q4_1");
+  EXPECT_EQ(opened(dir, tiny_file())->stored_formats().layers_reason, "");
 }
 
 // rope_freqs of Llama 3.2, which its GGUF files have instead of config.json's rope_scaling.

@@ -13,6 +13,7 @@
 #include "vm/base/bf16.h"
 #include "vm/base/e4m3.h"
 #include "vm/layout/e4m3_rows.h"
+#include "vm/layout/int4_rows.h"
 
 namespace serval {
 namespace {
@@ -31,7 +32,7 @@ TEST(MultiplyWeights, OfE4M3AreSumsOfCodesTimesTheRowsScale) {
   std::vector<uint16_t> weights = random_bf16(kRows * kCols, 1, 0.02F);
   std::fill_n(weights.begin() + 5 * kCols, kCols, uint16_t{0});  // a row of zeros
   std::vector<uint8_t> codes(kRows * e4m3_rows::row_bytes(kCols));
-  quantise_rows(weights.data(), kRows, kCols, codes.data());
+  quantise_rows(DType::kE4M3, weights.data(), kRows, kCols, codes.data());
   Program program;
   program.tensors = {{.name = "w", .rows = kRows, .cols = kCols, .dtype = DType::kE4M3}};
   HostMemory memory(program);
@@ -64,12 +65,110 @@ TEST(MultiplyWeights, OfE4M3AreSumsOfCodesTimesTheRowsScale) {
   }
 }
 
+// Rows of codes, with zero points and minima in turn, and with scales that are subnormal, 0 and negative.
+std::vector<uint8_t> random_int4(uint32_t group, size_t rows, size_t cols, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0, 0.01F);
+  const uint64_t row_bytes = int4_rows::row_bytes(cols, group);
+  std::vector<uint8_t> out(rows * row_bytes);
+  for (size_t r = 0; r < rows; ++r) {
+    uint8_t* row = out.data() + r * row_bytes;
+    for (size_t i = 0; i < cols / 2; ++i) row[i] = static_cast<uint8_t>(random());
+    for (size_t n = 0; n < cols / group; ++n) {
+      const uint16_t scales[] = {float_to_fp16(normal(random)), float_to_fp16(normal(random)), 0, 0x8003,
+                                 0x0200};
+      const uint16_t scale = scales[random() % std::size(scales)], minimum = float_to_fp16(normal(random));
+      int4_rows::set_word(row, cols, n,
+                          n % 2 == 0 ? int4::word_with_zero_point(scale, random() % 17)
+                                     : int4::word_with_minimum(scale, minimum));
+    }
+    int4_rows::set_scale(row, cols, group, std::ldexp(1.0F, static_cast<int>(random() % 9) - 4));
+  }
+  return out;
+}
+
+// Each value is its code's fp16; sums are those of matvec(), whatever the number of rows of the pass and of
+// outputs, so that they do not depend on the CPU's registers.
+TEST(MultiplyWeights, OfInt4AreSumsOfTheCodesValuesTimesTheRowsScale) {
+  for (const DType dtype : {DType::kInt4G32, DType::kInt4G64, DType::kInt4G128}) {
+    const uint32_t group = group_of(dtype);
+    for (const size_t cols : {size_t{128}, size_t{384}, size_t{2176}}) {
+      for (const size_t pass_rows : {1, 3, 18}) {
+        constexpr size_t kAllRows = 23, kFirst = 2, kCount = 19;
+        const std::vector<uint8_t> rows = random_int4(group, kAllRows, cols, 4);
+        Program program;
+        program.tensors = {{.name = "w", .rows = kAllRows, .cols = cols, .dtype = dtype}};
+        HostMemory memory(program);
+        memory.bind({0}, const_cast<uint8_t*>(rows.data()));
+        const size_t first_col = cols > 2048 ? 1024 : 0, some_cols = cols - first_col;
+        std::mt19937 random(5);
+        std::normal_distribution<float> normal(0, 3);
+        std::vector<uint16_t> fp16(pass_rows * some_cols);
+        for (uint16_t& bits : fp16) bits = float_to_fp16(normal(random));
+        std::vector<float> x(pass_rows * matvec_cols(some_cols)), out(pass_rows * kCount);
+        for (size_t r = 0; r < pass_rows; ++r)
+          matvec_row_of_fp16(fp16.data() + r * some_cols, some_cols, x.data() + r * matvec_cols(some_cols));
+        multiply_weights(memory, {{0}, kFirst, kCount, cols, first_col, some_cols}, x.data(), pass_rows,
+                         out.data(), kCount);
+        for (size_t r = 0; r < pass_rows; ++r) {
+          for (size_t j = 0; j < kCount; ++j) {
+            const uint8_t* row = rows.data() + (kFirst + j) * int4_rows::row_bytes(cols, group);
+            float partials[kMatvecLanes] = {};
+            for (size_t k = 0; k < some_cols; ++k) {
+              const size_t col = first_col + k;
+              const float value =
+                  int4::value_of(int4_rows::word_of(row, cols, col / group), int4_rows::code_of(row, col));
+              partials[k % kMatvecLanes] += value * fp16_to_float(fp16[r * some_cols + k]);
+            }
+            for (size_t half = kMatvecLanes / 2; half > 0; half /= 2)
+              for (size_t i = 0; i < half; ++i) partials[i] += partials[i + half];
+            const float expected = partials[0] * int4_rows::scale_of(row, cols, group);
+            ASSERT_EQ(out[r * kCount + j], expected) << group << ", " << cols << ": " << r << ", " << j;
+          }
+        }
+      }
+    }
+  }
+}
+
+// A value is at most half a step away, and half a step more where the zero point is rounded and a code would
+// be beyond the last; fp16 adds little. 0 stays 0.
+TEST(QuantiseRows, RoundsTo4BitsWithinAStep) {
+  constexpr size_t kWidth = 384;
+  std::vector<uint16_t> weights = random_bf16(kRows * kWidth, 6, 0.02F);
+  std::fill_n(weights.begin() + 5 * kWidth, kWidth, uint16_t{0});                   // a row of zeros
+  std::fill_n(weights.begin() + 6 * kWidth, kWidth / 2, uint16_t{0x3C23});          // groups of one value
+  for (size_t col = 0; col < kWidth; ++col) weights[7 * kWidth + col] &= 0x7FFF;    // positive only
+  for (size_t col = 0; col < kWidth; col += 3) weights[8 * kWidth + col] = 0x0003;  // subnormal
+  for (const DType dtype : {DType::kInt4G32, DType::kInt4G64, DType::kInt4G128}) {
+    const uint32_t group = group_of(dtype);
+    const uint64_t row_bytes = int4_rows::row_bytes(kWidth, group);
+    std::vector<uint8_t> codes(kRows * row_bytes);
+    quantise_rows(dtype, weights.data(), kRows, kWidth, codes.data());
+    for (size_t r = 0; r < kRows; ++r) {
+      const uint8_t* row = codes.data() + r * row_bytes;
+      const float of_row = int4_rows::scale_of(row, kWidth, group);
+      int exponent = 0;
+      ASSERT_EQ(std::frexp(of_row, &exponent), 0.5F);  // a power of two
+      for (size_t col = 0; col < kWidth; ++col) {
+        const uint32_t word = int4_rows::word_of(row, kWidth, col / group);
+        ASSERT_TRUE(int4::has_zero_point(word));
+        const float value = int4::value_of(word, int4_rows::code_of(row, col)) * of_row;
+        const float step = fp16_to_float(int4::scale_of(word)) * of_row;
+        const float element = bf16_to_float(weights[r * kWidth + col]);
+        ASSERT_LE(std::fabs(value - element), step * 1.02F + of_row * 0x1p-25F) << r << ", " << col;
+        ASSERT_EQ(int4::value_of(word, int4::zero_point_of(word)), 0.0F);
+      }
+    }
+  }
+}
+
 TEST(QuantiseRows, MakesTheLargestElementOfARowTheLargestCode) {
   std::vector<uint16_t> weights = random_bf16(kRows * kCols, 3, 1);
   std::fill_n(weights.begin(), kCols, uint16_t{0});
   const uint64_t row_bytes = e4m3_rows::row_bytes(kCols);
   std::vector<uint8_t> codes(kRows * row_bytes);
-  quantise_rows(weights.data(), kRows, kCols, codes.data());
+  quantise_rows(DType::kE4M3, weights.data(), kRows, kCols, codes.data());
   for (size_t row = 0; row < kRows; ++row) {
     const uint8_t* to = codes.data() + row * row_bytes;
     const float scale = e4m3_rows::scale_of(to, kCols);

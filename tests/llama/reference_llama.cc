@@ -5,8 +5,7 @@
 #include <numbers>
 
 #include "vm/base/bf16.h"
-#include "vm/base/e4m3.h"
-#include "vm/layout/e4m3_rows.h"
+#include "vm/layout/weight_rows.h"
 
 namespace serval::testing {
 namespace {
@@ -31,8 +30,7 @@ float frequency(const LlamaConfig& config, int pair) {
 double element(const Matrix& w, size_t row, size_t col) {
   const auto cols = static_cast<size_t>(w.cols);
   if (w.bf16 != nullptr) return bf16_to_float(w.bf16[row * cols + col]);
-  const uint8_t* codes = w.e4m3 + row * e4m3_rows::row_bytes(cols);
-  return double{e4m3_to_float(codes[col])} * e4m3_rows::scale_of(codes, cols);
+  return value_in_row(w.dtype, w.codes + row * row_bytes_of(w.dtype, cols), cols, col);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Models whose weights are kept in e4m3: programs, results on the host, and what is refused.
+// Models whose weights are kept in 8 or 4 bits: programs, results on the host, and what is refused.
 #include <cmath>
 #include <fmt/format.h>
 #include <memory>
@@ -15,9 +15,8 @@
 #include "tests/llama/reference_llama.h"
 #include "tests/llama/tiny_model.h"
 #include "vm/base/bf16.h"
-#include "vm/base/e4m3.h"
 #include "vm/base/error.h"
-#include "vm/layout/e4m3_rows.h"
+#include "vm/layout/weight_rows.h"
 
 namespace serval::testing {
 namespace {
@@ -30,15 +29,26 @@ constexpr WeightFormats kLayers = {.layers = DType::kE4M3};
 constexpr WeightFormats kAll = {.layers = DType::kE4M3, .lm_head = DType::kE4M3};
 constexpr WeightFormats kHead = {.lm_head = DType::kE4M3};
 
+constexpr WeightFormats kInt4Layers = {.layers = DType::kInt4G32};
+constexpr WeightFormats kInt4All = {.layers = DType::kInt4G32, .lm_head = DType::kE4M3};
+constexpr WeightFormats kInt4Groups = {.layers = DType::kInt4G64, .lm_head = DType::kInt4G64};
+
+// For formats of 4 bits, with columns that are whole groups.
 LlamaConfig with(LlamaConfig config, const WeightFormats& formats) {
   config.formats = formats;
+  const uint32_t group = std::max(group_of(formats.layers), group_of(formats.lm_head));
+  if (group > 0) config.intermediate_size = 192;
+  if (group > 32) config.hidden_size = 128;
+  return config;
+}
+
+LlamaConfig in_bf16_of(LlamaConfig config) {
+  config.formats = {};
   return config;
 }
 
 std::vector<std::vector<float>> logits_of(const LlamaConfig& config) {
-  LlamaConfig in_bf16 = config;
-  in_bf16.formats = {};
-  const auto weights = std::make_shared<const ModelWeights>(ModelWeights::random(in_bf16, kSeed));
+  const auto weights = std::make_shared<const ModelWeights>(ModelWeights::random(in_bf16_of(config), kSeed));
   return Decoder(config, weights, host_options(kContext, 4, 2)).force(random_tokens(config, 60, 7));
 }
 
@@ -69,19 +79,52 @@ TEST(WeightFormats, E4M3ChangesLogitsByWhatItsRoundingCosts) {
   }
 }
 
-// A checkpoint that stores random weights, rounded to e4m3 as quantise_rows() does.
-class E4M3Weights final : public WeightSource {
+// 15 steps for a group of random weights, which fill their range evenly: errors of up to half a step, a 15th
+// of the range, against weights of a third of it.
+TEST(WeightFormats, Int4ChangesLogitsByWhatItsRoundingCosts) {
+  for (const LlamaConfig& config : {tiny_config(), tiny_untied_config(), tiny_parts_config()}) {
+    SCOPED_TRACE(config.name);
+    for (const WeightFormats& formats : {kInt4Layers, kInt4All, kInt4Groups}) {
+      const LlamaConfig in_int4 = with(config, formats);
+      const double error = relative_error(logits_of(in_int4), logits_of(in_bf16_of(in_int4)));
+      EXPECT_GT(error, 0.005);
+      EXPECT_LT(error, 0.3);
+    }
+  }
+}
+
+// Groups that do not divide the columns have no program.
+TEST(WeightFormats, ProgramsHaveWholeGroups) {
+  ProgramLimits limits;
+  limits.context = kContext;
+  Program program = *compile_model(with(tiny_config(), kInt4Layers), host_machine(3), limits);
+  check_structure(program);
+  const auto o_proj = program.find_tensor("model.layers.0.self_attn.o_proj.weight");
+  ASSERT_TRUE(o_proj);
+  Tensor& tensor = program.tensors[o_proj->index];
+  ASSERT_EQ(tensor.dtype, DType::kInt4G32);
+  tensor.cols -= 16;
+  try {
+    check_structure(program);
+    ADD_FAILURE() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("columns; expected a multiple of 32 in int4:32"));
+  }
+}
+
+// A checkpoint that stores random weights in codes, rounded as quantise_rows() does.
+class StoredWeights final : public WeightSource {
  public:
-  explicit E4M3Weights(const Model& model)
+  explicit StoredWeights(const Model& model)
       : WeightSource(model), random_(make_random_weights(*model.with_formats({}), kSeed)) {}
 
-  std::string name() const override { return "e4m3"; }
-  bool keeps_e4m3(size_t tensor) const override { return specs()[tensor].dtype == DType::kE4M3; }
-  void read_e4m3(size_t tensor, int64_t first_row, int64_t row_count, uint8_t* to) const override {
+  std::string name() const override { return "stored"; }
+  bool keeps_codes(size_t tensor) const override { return has_codes(specs()[tensor].dtype); }
+  void read_codes(size_t tensor, int64_t first_row, int64_t row_count, uint8_t* to) const override {
     const int64_t cols = specs()[tensor].cols;
     std::vector<uint16_t> rows(static_cast<size_t>(row_count * cols));
     random_->read(tensor, first_row * cols, rows);
-    quantise_rows(rows.data(), row_count, cols, to);
+    quantise_rows(specs()[tensor].dtype, rows.data(), row_count, cols, to);
   }
   void read(size_t tensor, int64_t first, std::span<uint16_t> out) const override {
     random_->read(tensor, first, out);
@@ -91,12 +134,12 @@ class E4M3Weights final : public WeightSource {
   const std::shared_ptr<const WeightSource> random_;
 };
 
-std::shared_ptr<const ModelWeights> stored_in_e4m3(const LlamaConfig& config) {
+std::shared_ptr<const ModelWeights> stored_in_codes(const LlamaConfig& config) {
   return std::make_shared<const ModelWeights>(
-      ModelWeights::materialise(std::make_shared<const E4M3Weights>(config)));
+      ModelWeights::materialise(std::make_shared<const StoredWeights>(config)));
 }
 
-// The values of the matrices that `stored` has in e4m3, rounded to bf16: as a run in bf16 has them.
+// The values of the matrices that `stored` has in codes, rounded to bf16: as a run in bf16 has them.
 class DequantisedWeights final : public WeightSource {
  public:
   DequantisedWeights(const Model& model, std::shared_ptr<const ModelWeights> stored)
@@ -108,12 +151,12 @@ class DequantisedWeights final : public WeightSource {
     const auto cols = static_cast<size_t>(matrix.cols);
     for (size_t i = 0; i < out.size(); ++i) {
       const size_t at = static_cast<size_t>(first) + i;
-      if (matrix.e4m3 == nullptr) {
+      if (matrix.codes == nullptr) {
         out[i] = matrix.bf16[at];
         continue;
       }
-      const uint8_t* row = matrix.e4m3 + at / cols * e4m3_rows::row_bytes(cols);
-      out[i] = float_to_bf16(e4m3_to_float(row[at % cols]) * e4m3_rows::scale_of(row, cols));
+      const uint8_t* row = matrix.codes + at / cols * row_bytes_of(matrix.dtype, cols);
+      out[i] = float_to_bf16(value_in_row(matrix.dtype, row, cols, at % cols));
     }
   }
 
@@ -123,9 +166,9 @@ class DequantisedWeights final : public WeightSource {
 
 // The engine computes with the codes and scales that it is given.
 TEST(WeightFormats, CodesOfACheckpointGiveTheSameBitsAsTheSameCodesMadeAtLoad) {
-  for (const WeightFormats& formats : {kLayers, kAll}) {
+  for (const WeightFormats& formats : {kLayers, kAll, kInt4Layers, kInt4All, kInt4Groups}) {
     const LlamaConfig config = with(tiny_untied_config(), formats);
-    EXPECT_EQ(Decoder(config, stored_in_e4m3(config), host_options(kContext, 4, 2))
+    EXPECT_EQ(Decoder(config, stored_in_codes(config), host_options(kContext, 4, 2))
                   .force(random_tokens(config, 60, 7)),
               logits_of(config));
   }
@@ -135,10 +178,12 @@ TEST(WeightFormats, CodesOfACheckpointGiveTheSameBitsAsTheSameCodesMadeAtLoad) {
 // without rounding. Kept codes come nearer to it than the same weights in bf16: neither they nor fp16
 // activations are rounded as much.
 TEST(WeightFormats, KeptCodesAreNearerToTheCheckpointThanItsValuesInBf16) {
-  for (const LlamaConfig& model : {tiny_config(), tiny_untied_config()}) {
-    SCOPED_TRACE(model.name);
-    const LlamaConfig config = with(model, model.tie_word_embeddings ? kLayers : kAll);
-    const auto stored = stored_in_e4m3(config);
+  for (const LlamaConfig& config :
+       {with(tiny_config(), kLayers), with(tiny_untied_config(), kAll), with(tiny_config(), kInt4Layers),
+        with(tiny_untied_config(), kInt4Groups)}) {
+    SCOPED_TRACE(fmt::format("{} in {}", config.name, name_of(config.formats.layers)));
+    const LlamaConfig model = in_bf16_of(config);
+    const auto stored = stored_in_codes(config);
     const auto dequantised = std::make_shared<const ModelWeights>(
         ModelWeights::materialise(std::make_shared<const DequantisedWeights>(model, stored)));
     const std::vector<int32_t> tokens = random_tokens(config, 40, 7);
@@ -151,21 +196,24 @@ TEST(WeightFormats, KeptCodesAreNearerToTheCheckpointThanItsValuesInBf16) {
     const double in_bf16 = relative_error(Decoder(model, dequantised, options).force(tokens), exact);
     EXPECT_LT(kept, in_bf16);
     EXPECT_LT(kept, 0.01);
-    RecordProperty(model.name, fmt::format("{:.2e}, in bf16 {:.2e}", kept, in_bf16));
+    RecordProperty(fmt::format("{}_{}", model.name, static_cast<int>(config.formats.layers)),
+                   fmt::format("{:.2e}, in bf16 {:.2e}", kept, in_bf16));
   }
 }
 
 TEST(WeightFormats, BitsDoNotDependOnNeighboursChunksAndPlacement) {
-  const LlamaConfig config = with(tiny_config(), kAll);
-  LlamaConfig in_bf16 = tiny_config();
-  const auto weights = std::make_shared<const ModelWeights>(ModelWeights::random(in_bf16, kSeed));
-  const std::vector<Sequence> sequences = {{random_tokens(config, 37, 1), 6},
-                                           {random_tokens(config, 5, 2), 9}};
-  Decoder four(config, weights, host_options(kContext, 4, 2));
-  const std::vector<Answer> together = four.answer(sequences);
-  EXPECT_EQ(four.answer({sequences[0]}), std::vector{together[0]});
-  EXPECT_EQ(four.answer(sequences, {.chunk = 3}), together);
-  EXPECT_EQ(Decoder(config, weights, host_options(kContext, 4, 1)).answer(sequences), together);
+  for (const WeightFormats& formats : {kAll, kInt4All, kInt4Groups}) {
+    const LlamaConfig config = with(tiny_config(), formats);
+    const auto weights =
+        std::make_shared<const ModelWeights>(ModelWeights::random(in_bf16_of(config), kSeed));
+    const std::vector<Sequence> sequences = {{random_tokens(config, 37, 1), 6},
+                                             {random_tokens(config, 5, 2), 9}};
+    Decoder four(config, weights, host_options(kContext, 4, 2));
+    const std::vector<Answer> together = four.answer(sequences);
+    EXPECT_EQ(four.answer({sequences[0]}), std::vector{together[0]});
+    EXPECT_EQ(four.answer(sequences, {.chunk = 3}), together);
+    EXPECT_EQ(Decoder(config, weights, host_options(kContext, 4, 1)).answer(sequences), together);
+  }
 }
 
 ValidProgram program_of(const LlamaConfig& config) {
@@ -220,7 +268,7 @@ TEST(WeightFormats, SeveralGpusAndTileOrderAreRefused) {
       with(tiny_shared_config(), kLayers).graph(options);
       ADD_FAILURE() << "not refused";
     } catch (const Error& error) {
-      EXPECT_THAT(error.what(), HasSubstr("weights in e4m3: supported on 1 GPU"));
+      EXPECT_THAT(error.what(), HasSubstr("weights of 8 or 4 bits: supported on 1 GPU"));
     }
   }
 }

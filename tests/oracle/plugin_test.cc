@@ -88,7 +88,7 @@ TEST_F(TorchPluginTest, NamesTheWeightThatIsMissingOrMisshapen) {
   EXPECT_EQ(api.create(&config, nullptr, 0, &oracle), SERVAL_ORACLE_FAILED);
   EXPECT_STREQ(api.last_error(), "weight model.embed_tokens.weight: missing");
   const std::vector<uint16_t> values(16 * 32);
-  const ServalOracleWeight embedding = {"model.embed_tokens.weight", values.data(), 16, 32, nullptr};
+  const ServalOracleWeight embedding = {"model.embed_tokens.weight", values.data(), 16, 32, nullptr, 0};
   EXPECT_EQ(api.create(&config, &embedding, 1, &oracle), SERVAL_ORACLE_FAILED);
   EXPECT_STREQ(api.last_error(), "weight model.embed_tokens.weight: [16, 32]; needed: [16, 64]");
   EXPECT_EQ(oracle, nullptr);

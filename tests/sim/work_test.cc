@@ -63,10 +63,10 @@ TEST(Work, StreamsEveryPageOfTheWeightsThatAreMultiplied) {
   }
 }
 
-TEST(Work, PagesOfE4M3HaveTwiceTheColumns) {
+TEST(Work, PagesOfCodesHaveMoreColumns) {
   LlamaConfig config = testing::tiny_config();
-  config.hidden_size = 128;  // so that half of a page has no columns of padding
-  config.intermediate_size = 256;
+  config.hidden_size = 2048;  // so that half of a page has no columns of padding
+  config.intermediate_size = 4096;
   const auto bytes_of = [&] {
     const Program program =
         compile(build_llama_graph(config, {.sms = 7, .context = 1024}), h200_machine(),
@@ -88,6 +88,11 @@ TEST(Work, PagesOfE4M3HaveTwiceTheColumns) {
   const auto [in_e4m3, inputs_of_e4m3] = bytes_of();
   EXPECT_EQ(in_e4m3, in_bf16 / 2);
   EXPECT_EQ(inputs_of_e4m3, inputs_of_bf16);
+  config.formats = {.layers = DType::kInt4G128, .lm_head = DType::kInt4G128};
+  const auto [in_int4, inputs_of_int4] = bytes_of();
+  EXPECT_LT(in_int4, in_bf16 / 3);
+  EXPECT_GE(in_int4, in_bf16 / 4);
+  EXPECT_EQ(inputs_of_int4, inputs_of_bf16);
 }
 
 // K splits of a matrix are streamed once, each with the input of its columns.

@@ -109,7 +109,8 @@ uint64_t free_memory() {
 // Bytes of the weights in memory by their types, as {"bf16": 1024}.
 ordered_json bytes_by_type(const Model& model) {
   ordered_json bytes = ordered_json::object();
-  for (const DType type : {DType::kBF16, DType::kE4M3}) {
+  for (int number = 0; number < kNumDTypes; ++number) {
+    const auto type = static_cast<DType>(number);
     int64_t of_type = 0;
     for (const WeightSpec& weight : model.weights()) of_type += weight.dtype == type ? weight.bytes() : 0;
     if (of_type > 0) bytes[std::string(name_of(type))] = of_type;

@@ -85,12 +85,11 @@ void declare_model_name(FlagSet& flags, std::string& model) {
 
 void declare_weight_formats(FlagSet& flags, EngineOptions& options) {
   const auto format = [&flags](const char* name, const char* of, std::string& type) {
-    flags.value(
-        name, "TYPE",
-        fmt::format("type in which {} kept in memory: {}. Default: {}: fp8 where the checkpoint has it "
-                    "with a scale per matrix or row, else bf16",
-                    of, fmt::join(weight_format_names(), ", "), weight_format_names().front()),
-        [&type](const FlagValue& v) { type = parse_choice(v, weight_format_names()); });
+    flags.value(name, "TYPE",
+                fmt::format("type in which {} kept in memory: {}. Default: {}: fp8 or int4 where the "
+                            "checkpoint has it in a form that is kept, else bf16",
+                            of, fmt::join(weight_format_names(), ", "), weight_format_names().front()),
+                [&type](const FlagValue& v) { type = parse_choice(v, weight_format_names()); });
   };
   format("--weights", "the layers' matrices are", options.weights);
   format("--lm-head", "the LM head is", options.lm_head);

@@ -315,8 +315,10 @@ struct EngineOptions {
   std::optional<uint64_t> random_weights = {};
   bool allow_nonfinite = false;  // load weights that are NaN or infinite, or too large for bf16
   // Types in which the layers' matrices, and the LM head's, are kept in memory: bf16; fp8 (e4m3 with a scale
-  // for each row or matrix, as the checkpoint stores them, else rounded; on one GPU or the host); or auto,
-  // the default: fp8 where the checkpoint stores all of these matrices so and the run takes it, else bf16.
+  // for each row or matrix); int4, int4:32, int4:64 or int4:128 (4-bit integers in groups of 128 columns, or
+  // of that many); or auto, the default: the type in which the checkpoint stores all of these matrices if the
+  // run takes it, else bf16. Codes of a checkpoint in that type are kept; other weights are rounded. fp8 and
+  // int4 run on one GPU or the host.
   std::string weights = {};
   std::string lm_head = {};
   // true: the engine computes embeddings, with weights in bf16 and on one GPU or the host, and generates

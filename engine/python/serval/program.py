@@ -63,7 +63,7 @@ class Program:
         self, model: str | Path | None = None, *, weights: str = "bf16", lm_head: str = "bf16"
     ) -> Violation | None:
         """None: the program may run in any state, with any timing; with `model`, it also computes that model, with
-        weights of these types ("bf16" or "fp8")."""
+        weights of these types (as "bf16", "fp8" or "int4")."""
         options = None if model is None else _engine.options_of(str(model), {"weights": weights, "lm_head": lm_head})
         found = self._native.violation(options)
         return None if found is None else Violation(found.rule, found.message, found.explanation)

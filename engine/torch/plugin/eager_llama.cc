@@ -4,8 +4,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "vm/base/e4m3.h"
-#include "vm/layout/e4m3_rows.h"
+#include "vm/layout/weight_rows.h"
 
 namespace serval::torch_plugin {
 namespace {
@@ -77,21 +76,21 @@ at::Tensor rotate(const at::Tensor& x, const at::Tensor& cosine, const at::Tenso
   return x * cosine + at::cat({-halves[1], halves[0]}, -1) * sine;
 }
 
-// The values of a matrix in e4m3, in fp32.
+// The values of a matrix in codes, in fp32.
 at::Tensor dequantised(const ServalOracleWeight& weight) {
   const auto width = static_cast<uint64_t>(weight.cols);
+  const auto dtype = static_cast<DType>(weight.dtype);
   at::Tensor values = at::empty({weight.rows, weight.cols}, at::kFloat);
   auto* to = values.data_ptr<float>();
   for (int64_t r = 0; r < weight.rows; ++r) {
-    const uint8_t* row = weight.e4m3 + static_cast<uint64_t>(r) * e4m3_rows::row_bytes(width);
-    const float scale = e4m3_rows::scale_of(row, width);
-    for (int64_t c = 0; c < weight.cols; ++c) *to++ = kE4M3Values[row[c]] * scale;
+    const uint8_t* row = weight.codes + static_cast<uint64_t>(r) * row_bytes_of(dtype, width);
+    for (uint64_t c = 0; c < width; ++c) *to++ = value_in_row(dtype, row, width, c);
   }
   return values;
 }
 
 at::Tensor tensor_of(const ServalOracleWeight& weight) {
-  if (weight.e4m3 != nullptr) return dequantised(weight);
+  if (weight.codes != nullptr) return dequantised(weight);
   return at::from_blob(const_cast<uint16_t*>(weight.bf16), {weight.rows, weight.cols}, at::kBFloat16);
 }
 
@@ -113,7 +112,7 @@ class EagerLlama::Loader {
     }
     // Tied matrices share memory, and so a tensor.
     at::Tensor& tensor =
-        loaded_[weight.e4m3 != nullptr ? static_cast<const void*>(weight.e4m3) : weight.bf16];
+        loaded_[weight.codes != nullptr ? static_cast<const void*>(weight.codes) : weight.bf16];
     if (!tensor.defined()) tensor = tensor_of(weight).to(options_);
     return tensor;
   }

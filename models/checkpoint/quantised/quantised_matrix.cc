@@ -10,7 +10,9 @@
 #include "vm/base/bf16.h"
 #include "vm/base/e4m3.h"
 #include "vm/base/error.h"
+#include "vm/base/int4.h"
 #include "vm/layout/e4m3_rows.h"
+#include "vm/layout/int4_rows.h"
 
 namespace serval {
 namespace {
@@ -111,6 +113,26 @@ void read_rectangle(const QuantisedMatrix& matrix, int64_t first_row, int64_t ro
   }
 }
 
+bool is_in_fp16(float value) {
+  return fp16_to_float(float_to_fp16(value)) == value || !std::isfinite(value);
+}
+
+// The power of two by which these scales must be divided to be fp16 numbers: 1 if they are, else the one that
+// makes the largest of them lie from 2^10 to 2^11, so that its products with codes are fp16 numbers, too. 0
+// if that does not make all of them fp16 numbers.
+float factor_in_fp16(const std::vector<float>& scales) {
+  if (std::ranges::all_of(scales, is_in_fp16)) return 1;
+  float largest = 0;
+  for (const float value : scales)
+    if (std::isfinite(value)) largest = std::max(largest, std::fabs(value));
+  int exponent = 0;
+  std::frexp(largest, &exponent);
+  constexpr int kLargestExponent = 11;
+  const float factor = std::ldexp(1.0F, exponent - kLargestExponent);
+  const bool fits = std::ranges::all_of(scales, [&](float value) { return is_in_fp16(value / factor); });
+  return fits ? factor : 0;
+}
+
 }  // namespace
 
 std::string_view code_type_name(CodeType type) {
@@ -164,6 +186,47 @@ void QuantisedMatrix::read_e4m3_rows(int64_t first_row, int64_t row_count, uint8
     codes.read(row, 1, 0, cols, to);
     e4m3_rows::set_scale(to, static_cast<uint64_t>(cols), scale(row / block_rows, 0));
     to += e4m3_rows::row_bytes(static_cast<uint64_t>(cols));
+  }
+}
+
+DType QuantisedMatrix::int4_type() const {
+  if (type != CodeType::kUint4 || block_rows != 1 || !block_of_col.empty() || scales.type == StoredType::kF32)
+    return DType::kBF16;
+  for (const DType dtype : {DType::kInt4G128, DType::kInt4G64, DType::kInt4G32}) {
+    const int64_t group = group_of(dtype);
+    if (cols % group == 0 && (block_cols == group || block_cols >= cols)) return dtype;
+  }
+  return DType::kBF16;
+}
+
+void QuantisedMatrix::read_int4_rows(DType dtype, int64_t first_row, int64_t row_count, uint8_t* to) const {
+  const uint32_t group = group_of(dtype);
+  const auto width = static_cast<uint64_t>(cols), row_bytes = int4_rows::row_bytes(width, group);
+  std::vector<uint8_t> unpacked(static_cast<size_t>(kTileRows * cols));
+  std::vector<float> row_scales;
+  for (int64_t row = 0; row < row_count; ++row, to += row_bytes) {
+    if (row % kTileRows == 0)
+      codes.read(first_row + row, std::min(kTileRows, row_count - row), 0, cols, unpacked.data());
+    const uint8_t* from = unpacked.data() + row % kTileRows * cols;
+    for (uint64_t col = 0; col < width; col += 2) int4_rows::set_pair(to, col, from[col], from[col + 1]);
+    int4_rows::clear_padding(to, width);
+    row_scales.clear();
+    for (int64_t block = 0; block * block_cols < cols; ++block)
+      row_scales.push_back(scale(first_row + row, block));
+    const float of_row = factor_in_fp16(row_scales);
+    if (of_row == 0)
+      throw Error(ErrorKind::kRuntime,
+                  fmt::format("{}: row {}: fp16 cannot hold its scales; --weights bf16 (weights=\"bf16\") "
+                              "dequantises them",
+                              scales_name, first_row + row));
+    for (int64_t first = 0; first < cols; first += group) {
+      const int64_t block = first / block_cols;
+      const uint16_t in_fp16 = float_to_fp16(row_scales[static_cast<size_t>(block)] / of_row);
+      int4_rows::set_word(
+          to, width, static_cast<uint64_t>(first / group),
+          int4::word_with_zero_point(in_fp16, static_cast<uint32_t>(zero_point(first_row + row, block))));
+    }
+    int4_rows::set_scale(to, width, group, of_row);
   }
 }
 

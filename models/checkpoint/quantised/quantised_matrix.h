@@ -15,6 +15,7 @@
 
 #include "models/checkpoint/quantised/packed_codes.h"
 #include "models/checkpoint/safetensors.h"
+#include "vm/dtype.h"
 
 namespace serval {
 
@@ -73,6 +74,21 @@ struct QuantisedMatrix {
   // vm/layout/e4m3_rows.h describes. Scales are widened to fp32, which is exact. NaN and infinity are
   // written. Requires has_e4m3_rows().
   void read_e4m3_rows(int64_t first_row, int64_t row_count, uint8_t* to) const;
+
+  // The type of 4-bit integers that holds codes, scales and zero points as they are: columns of a group are
+  // neighbours, and 32, 64, 128 or a whole row, which becomes equal groups; scales have 16 bits or less.
+  // kBF16 if there is none. Scales may still be numbers that fp16 cannot hold.
+  DType int4_type() const;
+  // True if a matrix in memory of type `dtype` can hold codes and scales as they are.
+  bool keeps_codes_in(DType dtype) const {
+    if (dtype == DType::kE4M3) return has_e4m3_rows();
+    return is_int4(dtype) && is_int4(int4_type()) && group_of(int4_type()) % group_of(dtype) == 0;
+  }
+  // Writes rows as they are stored: [row_count] of int4_rows::row_bytes(cols, group), which
+  // vm/layout/int4_rows.h describes. `dtype`: int4_type(), or one of smaller groups that divide it. The scale
+  // of a row is 1, or the power of two that makes the scales of its groups fp16 numbers, exactly. Throws
+  // Error(kRuntime) if none does, and as read().
+  void read_int4_rows(DType dtype, int64_t first_row, int64_t row_count, uint8_t* to) const;
 
   int64_t col_block(int64_t col) const {
     return block_of_col.empty() ? col / block_cols : block_of_col[static_cast<size_t>(col)];
