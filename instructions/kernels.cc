@@ -14,6 +14,7 @@ namespace {
 constexpr KernelTraits kKernels[] = {
 #define SERVAL_KERNEL(Name, ...) kernel_traits::Name,
 #define SERVAL_E4M3_KERNEL(Name, ...) kernel_traits::Name,
+#define SERVAL_INT4_KERNEL(Name, ...) kernel_traits::Name,
 #define SERVAL_TILE_ORDER_KERNEL(Name, ...) kernel_traits::Name,
 #define SERVAL_TILE_KERNEL(Name, ...) kernel_traits::Name,
 #define SERVAL_E4M3_TILE_KERNEL(Name, ...) kernel_traits::Name,
@@ -22,6 +23,7 @@ constexpr KernelTraits kKernels[] = {
 #include "instructions/sm90/kernels.def"
 #undef SERVAL_KERNEL
 #undef SERVAL_E4M3_KERNEL
+#undef SERVAL_INT4_KERNEL
 #undef SERVAL_TILE_ORDER_KERNEL
 #undef SERVAL_TILE_KERNEL
 #undef SERVAL_E4M3_TILE_KERNEL
@@ -32,8 +34,12 @@ static_assert(std::ranges::all_of(kKernels, [](const KernelTraits& k) {
   return !k.wide_tiles || k.rows <= kMostWideTileRows;
 }));
 
-bool has_e4m3(const Program& program) {
-  return std::ranges::any_of(program.tensors, [](const Tensor& t) { return t.dtype == DType::kE4M3; });
+WeightCodes codes_of(const Program& program) {
+  const auto any = [&](auto&& is) {
+    return std::ranges::any_of(program.tensors, [&](const Tensor& t) { return is(t.dtype); });
+  };
+  if (any(is_int4)) return WeightCodes::kInt4;
+  return any(has_codes) ? WeightCodes::kE4M3 : WeightCodes::kNone;
 }
 
 template <class Wanted>
@@ -71,8 +77,9 @@ uint32_t tile_ring_pages() {
   return least_ring_pages([](const KernelTraits& kernel) { return kernel.tile_rows > 0; });
 }
 
-uint32_t e4m3_ring_pages() {
-  return least_ring_pages([](const KernelTraits& kernel) { return kernel.e4m3 && kernel.tile_rows == 0; });
+uint32_t ring_pages_of(WeightCodes codes) {
+  return least_ring_pages(
+      [&](const KernelTraits& kernel) { return kernel.codes == codes && kernel.tile_rows == 0; });
 }
 
 uint32_t tile_order_ring_pages() {
@@ -88,7 +95,7 @@ bool runs(const KernelTraits& kernel, const Program& program) {
   if (has_pooling(program) != kernel.pools) return false;
   if ((program.order == Order::kTile) != (kernel.tile_rows > 0)) return false;
   if ((program.order == Order::kVectorInTileOrder) != kernel.tile_order) return false;
-  if (has_e4m3(program) != kernel.e4m3) return false;
+  if (codes_of(program) != kernel.codes) return false;
   if (!kernel.head_norms && has_head_norms(program)) return false;
   if (!kernel.wide_tiles && has_wide_tiles(program)) return false;
   if (kernel.tile_order && !has_room_for_row(kernel, most_product_cols(program))) return false;

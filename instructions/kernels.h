@@ -9,6 +9,10 @@
 
 namespace serval {
 
+// The weights of programs for which a kernel is compiled: bf16 only; some in e4m3; some in 4-bit integers,
+// and perhaps others in e4m3.
+enum class WeightCodes : uint8_t { kNone, kE4M3, kInt4 };
+
 // The fields are those of kernels.def.
 struct KernelTraits {
   const char* name;
@@ -23,8 +27,8 @@ struct KernelTraits {
   bool wide_tiles;
   bool single_rows;
   bool tile_order;  // for programs of one row in tile order
-  bool e4m3;        // for programs with weights in e4m3 instead of those without
-  bool pools;       // for programs that pool hidden states instead of those that generate
+  WeightCodes codes;
+  bool pools;  // for programs that pool hidden states instead of those that generate
 };
 
 // Limit of pages in flight before a record's inputs are ready, in kernels of vectors for several devices: a
@@ -49,22 +53,24 @@ constexpr KernelTraits that_pools(KernelTraits base, const char* name) {
   base.pools = true;
   return base;
 }
-constexpr KernelTraits of_e4m3(KernelTraits base, const char* name, uint32_t ring_pages) {
+constexpr KernelTraits of_codes(KernelTraits base, const char* name, WeightCodes codes, uint32_t ring_pages) {
   base.name = name;
-  base.e4m3 = true;
+  base.codes = codes;
   base.ring_pages = ring_pages;
   return base;
 }
 #define SERVAL_E4M3_KERNEL(Name, Base, ring_pages) \
-  inline constexpr KernelTraits Name = of_e4m3(Base, #Name, ring_pages);
+  inline constexpr KernelTraits Name = of_codes(Base, #Name, WeightCodes::kE4M3, ring_pages);
+#define SERVAL_INT4_KERNEL(Name, Base, ring_pages) \
+  inline constexpr KernelTraits Name = of_codes(Base, #Name, WeightCodes::kInt4, ring_pages);
 #define SERVAL_KERNEL(Name, rows, head_dim, head_norms, ring_pages, scratch_kib, activation_rows) \
   inline constexpr KernelTraits Name = {                                                          \
-      #Name, rows,  head_dim, head_norms != 0, ring_pages, scratch_kib, activation_rows,          \
-      0,     false, false,    false,           false,      false,       false};
-#define SERVAL_TILE_ORDER_KERNEL(Name, head_dim, ring_pages, scratch_kib, activation_rows)               \
-  inline constexpr KernelTraits Name = {#Name,           1,    head_dim, false, ring_pages, scratch_kib, \
-                                        activation_rows, 0,    false,    false, false,      true,        \
-                                        false,           false};
+      #Name, rows,  head_dim, head_norms != 0, ring_pages, scratch_kib,        activation_rows,   \
+      0,     false, false,    false,           false,      WeightCodes::kNone, false};
+#define SERVAL_TILE_ORDER_KERNEL(Name, head_dim, ring_pages, scratch_kib, activation_rows) \
+  inline constexpr KernelTraits Name = {                                                   \
+      #Name, 1,     head_dim, false, ring_pages, scratch_kib,        activation_rows,      \
+      0,     false, false,    false, true,       WeightCodes::kNone, false};
 #define SERVAL_TILE_KERNEL(Name, rows, tile_rows, head_dim, single_rows, wide_tiles, ring_pages, \
                            scratch_kib)                                                          \
   inline constexpr KernelTraits Name = {#Name,                                                   \
@@ -79,15 +85,16 @@ constexpr KernelTraits of_e4m3(KernelTraits base, const char* name, uint32_t rin
                                         wide_tiles != 0,                                         \
                                         single_rows != 0,                                        \
                                         false,                                                   \
-                                        false,                                                   \
+                                        WeightCodes::kNone,                                      \
                                         false};
 #define SERVAL_E4M3_TILE_KERNEL(Name, Base) \
-  inline constexpr KernelTraits Name = of_e4m3(Base, #Name, Base.ring_pages);
+  inline constexpr KernelTraits Name = of_codes(Base, #Name, WeightCodes::kE4M3, Base.ring_pages);
 #define SERVAL_RANKS_KERNEL(Name, Base) inline constexpr KernelTraits Name = of_ranks(Base, #Name);
 #define SERVAL_POOLING_KERNEL(Name, Base) inline constexpr KernelTraits Name = that_pools(Base, #Name);
 #include "instructions/sm90/kernels.def"
 #undef SERVAL_KERNEL
 #undef SERVAL_E4M3_KERNEL
+#undef SERVAL_INT4_KERNEL
 #undef SERVAL_TILE_ORDER_KERNEL
 #undef SERVAL_TILE_KERNEL
 #undef SERVAL_E4M3_TILE_KERNEL
@@ -102,9 +109,9 @@ const KernelTraits& widest_kernel(uint32_t ranks);
 // True if the kernel for tile programs of `rows` rows and heads of head_dim supports wide tiles of gate and
 // up.
 bool takes_wide_tiles(uint32_t rows, uint32_t head_dim);
-// Fewest ring pages among the kernels of tiles, of vectors with e4m3 weights, and in tile order.
+// Fewest ring pages among the kernels of tiles, of vectors with weights in such codes, and in tile order.
 uint32_t tile_ring_pages();
-uint32_t e4m3_ring_pages();
+uint32_t ring_pages_of(WeightCodes codes);
 uint32_t tile_order_ring_pages();
 // True if all `cols` columns of a pass's rows fit into shared memory at once.
 bool has_room_for_row(const KernelTraits& kernel, uint32_t cols);

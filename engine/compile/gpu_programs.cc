@@ -38,7 +38,7 @@ bool takes_tile_order(const Model& model) {
 ProgramLimits with_tiles(const Model& model, ProgramLimits limits) {
   const KernelTraits& widest = widest_kernel(limits.ranks);
   limits.tile_rows = can_multiply_tiles(model, limits.ranks) ? widest.tile_rows : 0;
-  // No kernel in tile order has code for e4m3: then one row has a tile of its own.
+  // No kernel in tile order has code for weights in codes: then one row has a tile of its own.
   limits.tile_order = limits.batch_invariant && model.formats.all_bf16() && limits.tile_rows > 0 &&
                       limits.ranks == 1 && model.has_tile_order() && takes_tile_order(model);
   check_rows(limits.pass_rows(), limits.tile_rows > 0 ? widest.rows : kDefaultRows);
@@ -48,6 +48,8 @@ ProgramLimits with_tiles(const Model& model, ProgramLimits limits) {
 }  // namespace
 
 bool can_multiply_tiles(const Model& model, uint32_t ranks) {
+  // No kernel of tiles has code for 4-bit integers.
+  if (is_int4(model.formats.layers) || is_int4(model.formats.lm_head)) return false;
   const uint32_t cols = kSquareColsOfTiles * ranks;
   return static_cast<uint32_t>(model.hidden_size) % cols == 0 &&
          static_cast<uint32_t>(model.intermediate_size) % cols == 0;

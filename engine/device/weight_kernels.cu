@@ -6,6 +6,8 @@
 #include "vm/device/cuda_check.h"
 #include "vm/layout/e4m3_image.h"
 #include "vm/layout/e4m3_rows.h"
+#include "vm/layout/int4_image.h"
+#include "vm/layout/int4_rows.h"
 #include "vm/layout/page_image.h"
 #include "vm/warp.h"
 
@@ -24,13 +26,13 @@ constexpr uint32_t kPagePairs = kPageBytes / kPairBytes;
 struct PackedShape {
   uint32_t rows, cols;
   uint32_t head_dim;  // 0: rows in sequence
-  bool e4m3;
+  DType dtype;
 };
 
 PackedShape shape_of(const Tensor& weight) {
   const bool rotary = weight.row_order == RowOrder::kRotaryPairs;
   return {static_cast<uint32_t>(weight.rows), static_cast<uint32_t>(weight.cols),
-          rotary ? weight.head_dim : 0, weight.dtype == DType::kE4M3};
+          rotary ? weight.head_dim : 0, weight.dtype};
 }
 
 // The matrix row that becomes row `row` of unit `unit` in the image. With rotary pairs, rows 4-7 of a unit
@@ -114,6 +116,17 @@ __device__ uint32_t codes_of(uint32_t pair, float scale) {
          uint32_t{float_to_e4m3(bf16_to_float(static_cast<uint16_t>(pair >> 16)) / scale)} << 8;
 }
 
+// The largest magnitude of a row, for all lanes of a warp.
+template <class Elements>
+__device__ float largest_of_row(const Elements& elements, uint32_t row, uint32_t cols, uint32_t lane) {
+  float largest = 0;
+  for (uint32_t col = lane * kGroupCols; col < cols; col += kWarpThreads * kGroupCols)
+    largest = fmaxf(largest, largest_of(elements(row, col)));
+  for (uint32_t step = kWarpThreads / 2; step > 0; step /= 2)
+    largest = fmaxf(largest, __shfl_xor_sync(~0U, largest, step));
+  return largest;
+}
+
 // Sources of a row of e4m3 for a warp: its scale, and eight adjacent codes.
 // Rounds as quantise_rows() does.
 template <class Elements>
@@ -121,12 +134,7 @@ struct RoundedRows {
   Elements elements;
 
   __device__ float scale(uint32_t row, uint32_t cols, uint32_t lane) const {
-    float largest = 0;
-    for (uint32_t col = lane * kGroupCols; col < cols; col += kWarpThreads * kGroupCols)
-      largest = fmaxf(largest, largest_of(elements(row, col)));
-    for (uint32_t step = kWarpThreads / 2; step > 0; step /= 2)
-      largest = fmaxf(largest, __shfl_xor_sync(~0U, largest, step));
-    return e4m3_scale(largest);
+    return e4m3_scale(largest_of_row(elements, row, cols, lane));
   }
   __device__ uint2 codes(uint32_t row, uint32_t col, float scale) const {
     const uint4 eight = elements(row, col);
@@ -200,10 +208,143 @@ void launch_pack_e4m3(const Rows& rows, const PackedShape& shape, uint64_t first
   SERVAL_CUDA_CHECK(cudaGetLastError());
 }
 
+// Element `i` of eight.
+__device__ float element_of(const uint4& eight, uint32_t i) {
+  const uint32_t pair = i < 4 ? (i < 2 ? eight.x : eight.y) : (i < 6 ? eight.z : eight.w);
+  return bf16_to_float(static_cast<uint16_t>(i % 2 == 0 ? pair : pair >> 16));
+}
+
+// Sources of a row of 4-bit integers for a warp: its scale, a group's word, and eight adjacent codes, of
+// which code i is in bits 4 i … 4 i + 3. Rounds as quantise_rows() does.
+template <class Elements>
+struct RoundedInt4Rows {
+  Elements elements;
+  uint32_t group;
+
+  __device__ float scale(uint32_t row, uint32_t cols, uint32_t lane) const {
+    return int4_row_scale(largest_of_row(elements, row, cols, lane));
+  }
+  __device__ uint32_t word(uint32_t row, uint32_t index, float scale) const {
+    float least = 0, most = 0;
+    for (uint32_t col = 0; col < group; col += kGroupCols) {
+      const uint4 eight = elements(row, index * group + col);
+      for (uint32_t i = 0; i < kGroupCols; ++i) {
+        const float element = element_of(eight, i) / scale;
+        least = fminf(least, element);
+        most = fmaxf(most, element);
+      }
+    }
+    return int4_word(least, most);
+  }
+  __device__ uint32_t codes(uint32_t row, uint32_t col, uint32_t word, float scale) const {
+    const uint4 eight = elements(row, col);
+    uint32_t codes = 0;
+    for (uint32_t i = 0; i < kGroupCols; ++i) codes |= int4_code(element_of(eight, i) / scale, word) << 4 * i;
+    return codes;
+  }
+};
+
+// Rows as vm/layout/int4_rows.h describes, from row `first_row` on, aligned to four bytes.
+struct StoredInt4Rows {
+  const uint8_t* rows;
+  uint64_t first_row;
+  uint32_t cols, group;
+
+  __device__ uint32_t load(uint32_t row, uint64_t offset) const {
+    return *reinterpret_cast<const uint32_t*>(rows + (row - first_row) * int4_rows::row_bytes(cols, group) +
+                                              offset);
+  }
+  __device__ float scale(uint32_t row, uint32_t /*cols*/, uint32_t /*lane*/) const {
+    return __uint_as_float(load(row, int4_rows::row_bytes(cols, group) - sizeof(float)));
+  }
+  __device__ uint32_t word(uint32_t row, uint32_t index, float /*scale*/) const {
+    return load(row, int4_rows::code_bytes(cols) + index * sizeof(uint32_t));
+  }
+  __device__ uint32_t codes(uint32_t row, uint32_t col, uint32_t /*word*/, float /*scale*/) const {
+    const uint64_t byte = int4_rows::byte_of(col), in_word = byte % sizeof(uint32_t);
+    uint32_t codes = 0;
+    for (uint32_t pair = 0; pair < kGroupCols / 2; ++pair)
+      codes |= (load(row, byte - in_word + pair * sizeof(uint32_t)) >> 8 * in_word & 0xFF) << 8 * pair;
+    return codes;
+  }
+};
+
+// The order of a lane's word in an image.
+__device__ uint32_t in_image_order(uint32_t codes) {
+  uint32_t word = 0;
+  for (uint32_t col = 0; col < kGroupCols; ++col)
+    word |= (codes >> 4 * col & 0xF) << int4_image::shift_of(col);
+  return word;
+}
+
+// A block makes the parts of one unit of 4-bit integers, a warp one row (vm/layout/int4_image.h): first the
+// row's scale, then the words of its groups, then the codes of four products at a time. Rows and columns
+// beyond the matrix are zeros.
+template <class Rows>
+__global__ void __launch_bounds__(kBlockThreads)
+    pack_int4(Rows rows, PackedShape shape, uint32_t group, uint32_t first_unit, std::byte* image) {
+  static_assert(kBlockThreads / kWarpThreads == kUnitRows);
+  const uint32_t unit = first_unit + blockIdx.x, row_of_unit = threadIdx.x / kWarpThreads;
+  const uint32_t lane = threadIdx.x % kWarpThreads, row = matrix_row(shape, unit, row_of_unit);
+  const float scale = row < shape.rows ? rows.scale(row, shape.cols, lane) : 1;
+  const auto exists = [&](uint32_t col) { return row < shape.rows && col < shape.cols; };
+  const uint32_t panels = page_image::panels(shape.cols);
+  const auto part_of = [&](uint32_t panel) {
+    return image + int4_image::part_offset(shape.cols, group, unit, panel / int4_image::kPanelsOfPart);
+  };
+  for (uint32_t part = lane; part < int4_image::parts(panels); part += kWarpThreads)
+    *reinterpret_cast<float*>(part_of(part * int4_image::kPanelsOfPart) +
+                              int4_image::scale_in_part(shape.cols, group, part, row_of_unit)) = scale;
+
+  const auto word_at = [&](uint32_t panel, uint32_t index) {
+    return reinterpret_cast<uint32_t*>(
+        part_of(panel) + int4_image::word_in_part(shape.cols, group, panel, index, row_of_unit));
+  };
+  for (uint32_t panel = 0; panel < panels; ++panel) {
+    const uint32_t half_cols = page_image::half_cols(shape.cols, panel);
+    const uint32_t groups = int4_image::word_bytes_of_half(half_cols, group) / int4_image::kGroupBytes;
+    for (uint32_t n = lane; n < groups; n += kWarpThreads) {
+      const uint32_t index = panel * (kPanelCols / group) + n;
+      *word_at(panel, n) =
+          exists(index * group) ? rows.word(row, index, scale) : int4::word_with_zero_point(0, 0);
+    }
+  }
+  __syncwarp();
+
+  for (uint32_t panel = 0; panel < panels; ++panel) {
+    const uint32_t half_cols = page_image::half_cols(shape.cols, panel);
+    std::byte* to = part_of(panel) + int4_image::panel_in_part(panel);
+    const auto codes_at = [&](uint32_t half, uint32_t in_half) {
+      const uint32_t in_panel = half * half_cols + in_half, col = panel * kPanelCols + in_panel;
+      if (in_half >= half_cols || !exists(col)) return 0U;
+      return in_image_order(rows.codes(row, col, *word_at(panel, in_panel / group), scale));
+    };
+    const uint32_t blocks = int4_image::code_bytes_of_half(half_cols) / int4_image::kBlockBytes;
+    for (uint32_t n = lane; n < blocks * kQuadLanes; n += kWarpThreads) {
+      const uint32_t quad = n % kQuadLanes, block = n / kQuadLanes;
+      const uint32_t first = block * int4_image::kBlockCols + quad * kGroupCols, second = first + kPairCols;
+      reinterpret_cast<uint4*>(to + block * int4_image::kBlockBytes)[row_of_unit * kQuadLanes + quad] = {
+          codes_at(0, first), codes_at(1, first), codes_at(0, second), codes_at(1, second)};
+    }
+  }
+}
+
+template <class Rows>
+void launch_pack_int4(const Rows& rows, const PackedShape& shape, uint64_t first_row, uint64_t num_rows,
+                      std::byte* image, cudaStream_t stream) {
+  const auto num_units = static_cast<uint32_t>((num_rows + kUnitRows - 1) / kUnitRows);
+  pack_int4<<<num_units, kBlockThreads, 0, stream>>>(rows, shape, group_of(shape.dtype),
+                                                     static_cast<uint32_t>(first_row / kUnitRows), image);
+  SERVAL_CUDA_CHECK(cudaGetLastError());
+}
+
 template <class Elements>
 void launch_pack(const Elements& elements, const PackedShape& shape, uint64_t first_row, uint64_t num_rows,
                  std::byte* image, cudaStream_t stream) {
-  if (shape.e4m3)
+  if (is_int4(shape.dtype))
+    return launch_pack_int4(RoundedInt4Rows<Elements>{elements, group_of(shape.dtype)}, shape, first_row,
+                            num_rows, image, stream);
+  if (shape.dtype == DType::kE4M3)
     return launch_pack_e4m3(RoundedRows<Elements>{elements}, shape, first_row, num_rows, image, stream);
   const uint64_t num_units = (num_rows + kUnitRows - 1) / kUnitRows;
   const uint64_t num_pairs = num_units * (page_image::unit_bytes(shape.cols) / kPairBytes);
@@ -232,9 +373,12 @@ void pack_rows(const Tensor& weight, uint64_t first_row, uint64_t num_rows, cons
   launch_pack(RowMajor{rows, first_row, shape.cols}, shape, first_row, num_rows, image, stream);
 }
 
-void pack_e4m3_rows(const Tensor& weight, uint64_t first_row, uint64_t num_rows, const uint8_t* rows,
+void pack_code_rows(const Tensor& weight, uint64_t first_row, uint64_t num_rows, const uint8_t* rows,
                     std::byte* image, cudaStream_t stream) {
   const PackedShape shape = shape_of(weight);
+  if (is_int4(shape.dtype))
+    return launch_pack_int4(StoredInt4Rows{rows, first_row, shape.cols, group_of(shape.dtype)}, shape,
+                            first_row, num_rows, image, stream);
   launch_pack_e4m3(StoredRows{rows, first_row, shape.cols}, shape, first_row, num_rows, image, stream);
 }
 

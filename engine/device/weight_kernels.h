@@ -15,15 +15,15 @@ namespace serval {
 uint32_t slice_rows(const Tensor& weight);
 
 // Packs rows [first_row, first_row + num_rows) of `weight` into its page image, quantised as quantise_rows()
-// does if the weight is e4m3. `rows` are these rows, row-major, in GPU memory aligned to 16 bytes; `image` is
-// the beginning of the whole weight's image. first_row is a multiple of slice_rows(weight), and so is
-// num_rows unless the weight ends there. The weight's columns are a multiple of kTileDim.
+// does if the weight is in codes. `rows` are these rows, row-major, in GPU memory aligned to 16 bytes;
+// `image` is the beginning of the whole weight's image. first_row is a multiple of slice_rows(weight), and so
+// is num_rows unless the weight ends there. The weight's columns are a multiple of kTileDim.
 void pack_rows(const Tensor& weight, uint64_t first_row, uint64_t num_rows, const uint16_t* rows,
                std::byte* image, cudaStream_t stream);
 
-// As above, for a weight in e4m3 whose rows the checkpoint has as codes: packs them as they are. `rows`:
-// [num_rows] of e4m3_rows::row_bytes(cols) (vm/layout/e4m3_rows.h).
-void pack_e4m3_rows(const Tensor& weight, uint64_t first_row, uint64_t num_rows, const uint8_t* rows,
+// As above, for a weight whose rows the checkpoint has as codes: packs them as they are. `rows`: [num_rows]
+// of row_bytes_of(dtype, cols) (vm/layout/weight_rows.h).
+void pack_code_rows(const Tensor& weight, uint64_t first_row, uint64_t num_rows, const uint8_t* rows,
                     std::byte* image, cudaStream_t stream);
 
 // The position of a weight's elements in the whole matrix of its name, of which the weight may be a part.

@@ -163,8 +163,8 @@ class Upload {
     const int64_t rows = slice.count / weight.matrix_cols;
     const int64_t first_row = slice.first / weight.matrix_cols - weight.part.first_row;
     const StagingPool::Loan buffer(pool);
-    if (source_.keeps_e4m3(tensors_[slice.tensor]))
-      return copy_and_pack_e4m3(slice, first_row, rows, *buffer);
+    if (source_.keeps_codes(tensors_[slice.tensor]))
+      return copy_and_pack_codes(slice, first_row, rows, *buffer);
     const auto count = static_cast<size_t>(elements_of_slice(weight, slice));
     read_slice(source_, tensors_[slice.tensor], weight, slice, {buffer->rows(), count});
     void* copy_to = is_packed(tensor) ? static_cast<void*>(buffer->device.data()) : to;
@@ -175,19 +175,19 @@ class Upload {
               to, buffer->stream.get());
   }
 
-  // For a slice of rows, which have all columns, that the source keeps in e4m3. Rows are smaller than in
+  // For a slice of rows, which have all columns, that the source keeps in codes. Rows are smaller than in
   // bf16, so that they fit into the buffer.
-  void copy_and_pack_e4m3(const WeightPiece& slice, int64_t first_row, int64_t rows,
-                          const StagingBuffer& buffer) const {
+  void copy_and_pack_codes(const WeightPiece& slice, int64_t first_row, int64_t rows,
+                           const StagingBuffer& buffer) const {
     const Tensor& tensor = *weights_[slice.tensor].tensor;
     const size_t source_tensor = tensors_[slice.tensor];
     auto* codes = reinterpret_cast<uint8_t*>(buffer.pinned.data());
     source_.fetch(source_tensor, slice.first, slice.count);
-    source_.read_e4m3(source_tensor, slice.first / weights_[slice.tensor].matrix_cols, rows, codes);
-    const auto bytes = bytes_of_weights(DType::kE4M3, rows, static_cast<int64_t>(tensor.cols));
+    source_.read_codes(source_tensor, slice.first / weights_[slice.tensor].matrix_cols, rows, codes);
+    const auto bytes = bytes_of_weights(tensor.dtype, rows, static_cast<int64_t>(tensor.cols));
     SERVAL_CUDA_CHECK(cudaMemcpyAsync(buffer.device.data(), codes, static_cast<size_t>(bytes),
                                       cudaMemcpyHostToDevice, buffer.stream.get()));
-    pack_e4m3_rows(tensor, static_cast<uint64_t>(first_row), static_cast<uint64_t>(rows),
+    pack_code_rows(tensor, static_cast<uint64_t>(first_row), static_cast<uint64_t>(rows),
                    reinterpret_cast<const uint8_t*>(buffer.device.data()), image_of(weights_[slice.tensor]),
                    buffer.stream.get());
   }

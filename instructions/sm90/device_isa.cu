@@ -88,6 +88,7 @@ const DeviceIsa& device_isa() {
   static const std::array choices = {
 #define SERVAL_KERNEL(Name, ...) choice<device::Name>(),
 #define SERVAL_E4M3_KERNEL(Name, ...) choice<device::Name>(),
+#define SERVAL_INT4_KERNEL(Name, ...) choice<device::Name>(),
 #define SERVAL_TILE_ORDER_KERNEL(Name, ...) choice<device::Name>(),
 #define SERVAL_TILE_KERNEL(Name, ...) choice<device::Name>(),
 #define SERVAL_E4M3_TILE_KERNEL(Name, ...) choice<device::Name>(),
@@ -96,6 +97,7 @@ const DeviceIsa& device_isa() {
 #include "instructions/sm90/kernels.def"
 #undef SERVAL_KERNEL
 #undef SERVAL_E4M3_KERNEL
+#undef SERVAL_INT4_KERNEL
 #undef SERVAL_TILE_ORDER_KERNEL
 #undef SERVAL_TILE_KERNEL
 #undef SERVAL_E4M3_TILE_KERNEL

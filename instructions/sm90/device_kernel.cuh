@@ -10,6 +10,7 @@
 #include "instructions/product/epilogues/sm90/residual_tile.cuh"
 #include "instructions/product/formats/bf16/operands.cuh"
 #include "instructions/product/formats/e4m3/operands.cuh"
+#include "instructions/product/formats/int4/operands.cuh"
 #include "instructions/product/orders/sm90/tile_stream.cuh"
 #include "instructions/product/orders/vector_in_tile_order.cuh"
 #include "instructions/product/orders/vector_stream.cuh"
@@ -48,6 +49,14 @@ using KernelIsa = IsaList<StreamList<Stream>
     static constexpr KernelTraits kTraits = kernel_traits::Name;        \
     using Stream = vector_stream::Stream<formats::Bf16, formats::E4M3>; \
     using Isa = KernelIsa<Stream, kernel_traits::Name>;                 \
+  };
+#define SERVAL_INT4_KERNEL(Name, Base, ring_pages)                                                 \
+  struct Name : Int4Config<Base, ring_pages> {                                                     \
+    static constexpr KernelTraits kTraits = kernel_traits::Name;                                   \
+    using Config = Int4Config<Base, ring_pages>;                                                   \
+    using Stream =                                                                                 \
+        vector_stream::Stream<formats::Bf16, formats::E4M3, formats::Int4<Config::kPanelsOfPage>>; \
+    using Isa = KernelIsa<Stream, kernel_traits::Name>;                                            \
   };
 #define SERVAL_TILE_ORDER_KERNEL(Name, head_dim, ring_pages, scratch_kib, activation_rows) \
   struct Name : TileOrderConfig<ring_pages, scratch_kib, activation_rows> {                \
@@ -91,6 +100,7 @@ using KernelIsa = IsaList<StreamList<Stream>
 #include "instructions/sm90/kernels.def"
 #undef SERVAL_KERNEL
 #undef SERVAL_E4M3_KERNEL
+#undef SERVAL_INT4_KERNEL
 #undef SERVAL_TILE_ORDER_KERNEL
 #undef SERVAL_TILE_KERNEL
 #undef SERVAL_E4M3_TILE_KERNEL

@@ -76,22 +76,33 @@ TEST(DeviceBackend, HasTheHostsLogits) {
 }
 
 // In models of whole and partial panels, an odd number of panels, and heads of both sizes.
-LlamaConfig e4m3_config(int hidden, int intermediate, int head_dim, DType lm_head) {
+LlamaConfig config_in_codes(DType layers, int hidden, int intermediate, int head_dim, DType lm_head) {
   LlamaConfig config = tiny_config();
   config.hidden_size = hidden;
   config.intermediate_size = intermediate;
   config.head_dim = head_dim;
   config.num_layers = 2;
-  config.formats = {.layers = DType::kE4M3, .lm_head = lm_head};
+  config.formats = {.layers = layers, .lm_head = lm_head};
   return config;
 }
-std::vector<LlamaConfig> e4m3_configs() {
+std::vector<LlamaConfig> configs_in_codes() {
+  constexpr DType kE4M3 = DType::kE4M3, kBF16 = DType::kBF16;
+  constexpr DType k32 = DType::kInt4G32, k64 = DType::kInt4G64, k128 = DType::kInt4G128;
   std::vector<LlamaConfig> configs = {
-      e4m3_config(96, 176, 64, DType::kE4M3), e4m3_config(1024, 3072, 64, DType::kBF16),
-      e4m3_config(2112, 5136, 128, DType::kE4M3), e4m3_config(3072, 8192, 128, DType::kE4M3)};
-  configs.push_back(e4m3_config(256, 2048, 128, DType::kBF16));
-  configs.back().qk_norm = true;
+      config_in_codes(kE4M3, 96, 176, 64, kE4M3),     config_in_codes(kE4M3, 1024, 3072, 64, kBF16),
+      config_in_codes(kE4M3, 2112, 5136, 128, kE4M3), config_in_codes(kE4M3, 3072, 8192, 128, kE4M3),
+      config_in_codes(k32, 96, 192, 64, k32),         config_in_codes(k32, 2080, 5152, 128, kBF16),
+      config_in_codes(k64, 2112, 5184, 128, kE4M3),   config_in_codes(k128, 1024, 3072, 64, kBF16),
+      config_in_codes(k128, 2176, 5504, 128, k64),    config_in_codes(k128, 4096, 14336, 128, k128)};
+  for (const DType layers : {kE4M3, k128}) {
+    configs.push_back(config_in_codes(layers, 256, 2048, 128, kBF16));
+    configs.back().qk_norm = true;
+  }
   return configs;
+}
+std::string name_of(const LlamaConfig& config) {
+  return fmt::format("{}: {} and {} columns", serval::name_of(config.formats.layers), config.hidden_size,
+                     config.intermediate_size);
 }
 std::shared_ptr<const ModelWeights> host_weights(const LlamaConfig& config) {
   LlamaConfig in_bf16 = config;
@@ -99,9 +110,9 @@ std::shared_ptr<const ModelWeights> host_weights(const LlamaConfig& config) {
   return std::make_shared<const ModelWeights>(ModelWeights::random(in_bf16, kSeed));
 }
 
-TEST(DeviceBackend, HasTheHostsLogitsWithWeightsInE4M3) {
-  for (const LlamaConfig& config : e4m3_configs()) {
-    SCOPED_TRACE(fmt::format("{} and {} columns", config.hidden_size, config.intermediate_size));
+TEST(DeviceBackend, HasTheHostsLogitsWithWeightsInCodes) {
+  for (const LlamaConfig& config : configs_in_codes()) {
+    SCOPED_TRACE(name_of(config));
     const std::vector<int32_t> tokens = random_tokens(config, 70, 9);
     Decoder device(make_device(config, device_options()));
     Decoder host(config, host_weights(config), host_options(kContext, 4, 2));
@@ -110,9 +121,9 @@ TEST(DeviceBackend, HasTheHostsLogitsWithWeightsInE4M3) {
 }
 
 // In the kernels for 1, 4, 8 and 16 rows.
-TEST(DeviceBackend, NeighboursChunksAndSmsDoNotShowWithWeightsInE4M3) {
-  for (const LlamaConfig& config : e4m3_configs()) {
-    SCOPED_TRACE(fmt::format("{} and {} columns", config.hidden_size, config.intermediate_size));
+TEST(DeviceBackend, NeighboursChunksAndSmsDoNotShowWithWeightsInCodes) {
+  for (const LlamaConfig& config : configs_in_codes()) {
+    SCOPED_TRACE(name_of(config));
     std::vector<Sequence> many;
     for (uint32_t i = 0; i < 13; ++i)
       many.push_back({random_tokens(config, 1 + 11 * i, i + 1), 4, 0.9F, 1.0F, i});
@@ -129,12 +140,14 @@ TEST(DeviceBackend, NeighboursChunksAndSmsDoNotShowWithWeightsInE4M3) {
   }
 }
 
-TEST(DeviceBackend, RoundsToE4M3AsTheHostDoes) {
-  const LlamaConfig config = e4m3_config(96, 176, 64, DType::kE4M3);
-  Decoder device(make_device(config, device_options()));
-  Decoder host(config, host_weights(config), host_options(kContext, 4, 2));
-  const std::vector<Sequence> greedy = {{random_tokens(config, 20, 3), 30}};
-  EXPECT_EQ(device.answer(greedy)[0].tokens, host.answer(greedy)[0].tokens);
+TEST(DeviceBackend, RoundsToCodesAsTheHostDoes) {
+  for (const DType dtype : {DType::kE4M3, DType::kInt4G32}) {
+    const LlamaConfig config = config_in_codes(dtype, 96, 192, 64, dtype);
+    Decoder device(make_device(config, device_options()));
+    Decoder host(config, host_weights(config), host_options(kContext, 4, 2));
+    const std::vector<Sequence> greedy = {{random_tokens(config, 20, 3), 30}};
+    EXPECT_EQ(device.answer(greedy)[0].tokens, host.answer(greedy)[0].tokens) << name_of(config);
+  }
 }
 
 TEST(DeviceBackend, NeighboursAndSmsDoNotShowInModelsWithNormsOfHeads) {

@@ -17,6 +17,9 @@
 #include "vm/device/cuda_resources.h"
 #include "vm/layout/e4m3_image.h"
 #include "vm/layout/e4m3_rows.h"
+#include "vm/layout/int4_image.h"
+#include "vm/layout/weight_rows.h"
+#include "vm/stored_bytes.h"
 
 namespace serval {
 namespace {
@@ -126,7 +129,7 @@ std::vector<std::byte> expected_image(const PackedShape& shape, const std::vecto
 template <class Pack>
 std::vector<std::byte> pack_in_slices(const Tensor& weight, const void* matrix, size_t row_bytes,
                                       uint64_t slice, const Pack& pack) {
-  const DeviceBuffer image(e4m3_image::bytes(weight.rows, static_cast<uint32_t>(weight.cols)));
+  const DeviceBuffer image(stored_bytes(weight));
   SERVAL_CUDA_CHECK(cudaMemset(image.data(), 0x5A, image.size()));
   const uint64_t step = slice * slice_rows(weight);
   for (uint64_t first = 0; first < weight.rows; first += step) {
@@ -152,7 +155,7 @@ TEST(PackE4M3, StoredRowsKeepTheirBits) {
     const std::vector<std::byte> expected = expected_image(shape, rows);
     for (const uint64_t slice : {1U, 3U, 1000U}) {
       const auto pack = [&](uint64_t first, uint64_t count, const std::byte* from, std::byte* image) {
-        pack_e4m3_rows(weight, first, count, reinterpret_cast<const uint8_t*>(from), image, nullptr);
+        pack_code_rows(weight, first, count, reinterpret_cast<const uint8_t*>(from), image, nullptr);
       };
       EXPECT_EQ(pack_in_slices(weight, rows.data(), row_bytes, slice, pack), expected)
           << shape.rows << " × " << shape.cols << ", slices of " << slice;
@@ -169,14 +172,105 @@ TEST(PackE4M3, Bf16RowsAreRoundedAsOnTheHost) {
     for (uint16_t& element : matrix) element = float_to_bf16(normal(random));
     std::fill_n(matrix.begin(), shape.cols, uint16_t{0});  // a row of zeros
     std::vector<uint8_t> rows(shape.rows * e4m3_rows::row_bytes(shape.cols));
-    quantise_rows(matrix.data(), static_cast<int64_t>(shape.rows), static_cast<int64_t>(shape.cols),
-                  rows.data());
+    quantise_rows(DType::kE4M3, matrix.data(), static_cast<int64_t>(shape.rows),
+                  static_cast<int64_t>(shape.cols), rows.data());
     const auto pack = [&](uint64_t first, uint64_t count, const std::byte* from, std::byte* image) {
       pack_rows(weight, first, count, reinterpret_cast<const uint16_t*>(from), image, nullptr);
     };
     EXPECT_EQ(pack_in_slices(weight, matrix.data(), shape.cols * sizeof(uint16_t), 3, pack),
               expected_image(shape, rows))
         << shape.rows << " × " << shape.cols;
+  }
+}
+
+// The image of rows as vm/layout/int4_rows.h describes. Elements beyond the matrix are zeros, with words of a
+// zero scale; rows beyond it have scale 1.
+std::vector<std::byte> expected_int4_image(const PackedShape& shape, uint32_t group,
+                                           const std::vector<uint8_t>& rows) {
+  const auto cols = static_cast<uint32_t>(shape.cols);
+  std::vector<std::byte> image(int4_image::bytes(shape.rows, cols, group));
+  const auto put = [&](uint64_t at, auto value) { std::memcpy(&image.at(at), &value, sizeof value); };
+  const uint64_t end = (shape.rows + kUnitRows - 1) / kUnitRows * kUnitRows;
+  for (uint64_t r = 0; r < end; ++r) {
+    const auto unit = static_cast<uint32_t>(r / kUnitRows), of_unit = static_cast<uint32_t>(r % kUnitRows);
+    const uint64_t in_matrix = testing::matrix_row(shape, r);
+    const bool exists = in_matrix < shape.rows;
+    const uint8_t* row = rows.data() + (exists ? in_matrix : 0) * int4_rows::row_bytes(cols, group);
+    const auto part_at = [&](uint32_t part) { return int4_image::part_offset(cols, group, unit, part); };
+    for (uint32_t panel = 0; panel < page_image::panels(cols); ++panel) {
+      const uint32_t part = panel / int4_image::kPanelsOfPart, half = page_image::half_cols(cols, panel);
+      put(part_at(part) + int4_image::scale_in_part(cols, group, part, of_unit),
+          exists ? int4_rows::scale_of(row, cols, group) : 1.0F);
+      for (uint32_t n = 0; n < int4_image::word_bytes_of_half(half, group) / int4_image::kGroupBytes; ++n) {
+        const uint32_t index = panel * (page_image::kPanelCols / group) + n;
+        put(part_at(part) + int4_image::word_in_part(cols, group, panel, n, of_unit),
+            exists && index * group < cols ? int4_rows::word_of(row, cols, index)
+                                           : int4::word_with_zero_point(0, 0));
+      }
+    }
+    for (uint32_t col = 0; exists && col < cols; ++col) {
+      const uint32_t panel = col / page_image::kPanelCols;
+      const int4_image::Place place =
+          int4_image::place(page_image::half_cols(cols, panel), of_unit, col % page_image::kPanelCols);
+      const uint64_t at =
+          part_at(panel / int4_image::kPanelsOfPart) + int4_image::panel_in_part(panel) + place.word;
+      uint32_t word = 0;
+      std::memcpy(&word, &image.at(at), sizeof word);
+      put(at, word | int4_rows::code_of(row, col) << place.shift);
+    }
+  }
+  return image;
+}
+
+// Columns that are whole groups.
+std::vector<PackedShape> shapes_of(uint32_t group) {
+  std::vector<PackedShape> shapes(std::begin(kPackedShapes), std::end(kPackedShapes));
+  for (PackedShape& shape : shapes) shape.cols = (shape.cols + group - 1) / group * group;
+  return shapes;
+}
+
+constexpr DType kInt4Types[] = {DType::kInt4G32, DType::kInt4G64, DType::kInt4G128};
+
+// Codes, words and scales of any bits: nothing is computed.
+TEST(PackInt4, StoredRowsKeepTheirBits) {
+  std::mt19937 random(5);
+  for (const DType dtype : kInt4Types) {
+    for (const PackedShape& shape : shapes_of(group_of(dtype))) {
+      const Tensor weight = testing::weight_of(shape, dtype);
+      const size_t row_bytes = row_bytes_of(dtype, shape.cols);
+      std::vector<uint8_t> rows(shape.rows * row_bytes);
+      for (uint8_t& byte : rows) byte = static_cast<uint8_t>(random());
+      const std::vector<std::byte> expected = expected_int4_image(shape, group_of(dtype), rows);
+      for (const uint64_t slice : {1U, 3U, 1000U}) {
+        const auto pack = [&](uint64_t first, uint64_t count, const std::byte* from, std::byte* image) {
+          pack_code_rows(weight, first, count, reinterpret_cast<const uint8_t*>(from), image, nullptr);
+        };
+        EXPECT_EQ(pack_in_slices(weight, rows.data(), row_bytes, slice, pack), expected)
+            << name_of(dtype) << ": " << shape.rows << " × " << shape.cols << ", slices of " << slice;
+      }
+    }
+  }
+}
+
+TEST(PackInt4, Bf16RowsAreRoundedAsOnTheHost) {
+  std::mt19937 random(6);
+  std::normal_distribution<float> normal(0, 0.05F);
+  for (const DType dtype : kInt4Types) {
+    for (const PackedShape& shape : shapes_of(group_of(dtype))) {
+      const Tensor weight = testing::weight_of(shape, dtype);
+      std::vector<uint16_t> matrix(shape.rows * shape.cols);
+      for (uint16_t& element : matrix) element = float_to_bf16(normal(random));
+      std::fill_n(matrix.begin(), shape.cols, uint16_t{0});  // a row of zeros
+      std::vector<uint8_t> rows(shape.rows * row_bytes_of(dtype, shape.cols));
+      quantise_rows(dtype, matrix.data(), static_cast<int64_t>(shape.rows), static_cast<int64_t>(shape.cols),
+                    rows.data());
+      const auto pack = [&](uint64_t first, uint64_t count, const std::byte* from, std::byte* image) {
+        pack_rows(weight, first, count, reinterpret_cast<const uint16_t*>(from), image, nullptr);
+      };
+      EXPECT_EQ(pack_in_slices(weight, matrix.data(), shape.cols * sizeof(uint16_t), 3, pack),
+                expected_int4_image(shape, group_of(dtype), rows))
+          << name_of(dtype) << ": " << shape.rows << " × " << shape.cols;
+    }
   }
 }
 

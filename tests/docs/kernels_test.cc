@@ -23,7 +23,8 @@ field, and [architecture.md](architecture.md#kernels) says why there are several
 std::string products_of(const KernelTraits& kernel) {
   if (kernel.tile_rows != 0)
     return fmt::format("tiles of {} rows{}", kernel.tile_rows, kernel.wide_tiles ? ", wide ones" : "");
-  if (kernel.e4m3) return "vectors, with weights in e4m3";
+  if (kernel.codes == WeightCodes::kE4M3) return "vectors, with weights in e4m3";
+  if (kernel.codes == WeightCodes::kInt4) return "vectors, with weights in 4 bits";
   return kernel.tile_order ? "vectors in the order of tiles" : "vectors";
 }
 

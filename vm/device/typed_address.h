@@ -1,8 +1,8 @@
 // Addresses of tensors that carry a storage type.
 //
-// Some tensors may have one of two types: weights bf16 or e4m3, a product's input bf16 or fp16. The lowest
-// bit of such a tensor's address in the tensor table says which one it has, so code that stores or loads its
-// elements needs no other operand (vm/device/typed_address.cuh).
+// Some tensors may have one of several types: weights bf16, e4m3 or 4-bit integers, a product's input bf16 or
+// fp16. The lowest bits of such a tensor's address in the tensor table say which one it has, so code that
+// stores or loads its elements needs no other operand (vm/device/typed_address.cuh).
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,29 @@
 
 namespace serval::device {
 
-// Set in addresses of e4m3 and of fp16.
-inline constexpr uint64_t kTypeBit = 1;
+inline constexpr uint64_t kTypeBits = 7;
+
+// The number of a type in an address. Weights: bf16, e4m3, and 4-bit integers in groups of 32, 64 and 128. A
+// product's input: bf16, fp16.
+constexpr uint32_t number_of(DType dtype) {
+  switch (dtype) {
+    case DType::kE4M3:
+    case DType::kF16:
+      return 1;
+    case DType::kInt4G32:
+      return 2;
+    case DType::kInt4G64:
+      return 3;
+    case DType::kInt4G128:
+      return 4;
+    default:
+      return 0;
+  }
+}
 
 // The table's entry for a tensor of type `dtype` at `base`.
 inline void* typed_address(void* base, DType dtype) {
-  const bool second = dtype == DType::kE4M3 || dtype == DType::kF16;
-  return static_cast<std::byte*>(base) + (second ? kTypeBit : 0);
+  return static_cast<std::byte*>(base) + number_of(dtype);
 }
 
 }  // namespace serval::device

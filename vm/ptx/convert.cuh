@@ -39,6 +39,39 @@ __device__ __forceinline__ uint32_t pack_e4m3(float low, float high) {
   asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(v) : "f"(high), "f"(low));
   return v;
 }
+// Arithmetic of pairs of fp16, each result rounded once; subnormal numbers are kept. fma_fp16() is in order:
+// before what follows, such as a wait.
+__device__ __forceinline__ uint32_t fma_fp16(uint32_t a, uint32_t b, uint32_t c) {
+  uint32_t v;
+  asm volatile("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(v) : "r"(a), "r"(b), "r"(c));
+  return v;
+}
+__device__ __forceinline__ uint32_t subtract_fp16(uint32_t a, uint32_t b) {
+  uint32_t v;
+  asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(v) : "r"(a), "r"(b));
+  return v;
+}
+// (word & mask) | other, in one instruction.
+template <uint32_t kMask>
+__device__ __forceinline__ uint32_t masked_with(uint32_t word, uint32_t other) {
+  uint32_t v;
+  asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(v) : "r"(word), "n"(kMask), "r"(other));
+  return v;
+}
+// 1024 + n as fp16, for the nibbles n in bits 0 … 3 and 16 … 19; 1024 + 16 n, for those in bits 4 … 7 and
+// 20 … 23. The unit of fp16 in the last place is 1 from 1024 on.
+__device__ __forceinline__ uint32_t low_nibbles_plus_1024(uint32_t word) {
+  return masked_with<0x000F000F>(word, 0x64006400);
+}
+__device__ __forceinline__ uint32_t high_nibbles_plus_1024(uint32_t word) {
+  return masked_with<0x00F000F0>(word, 0x64006400);
+}
+__device__ __forceinline__ uint32_t twice_low_half(uint32_t word) {
+  return __byte_perm(word, 0, 0x1010);
+}
+__device__ __forceinline__ uint32_t twice_high_half(uint32_t word) {
+  return __byte_perm(word, 0, 0x3232);
+}
 __device__ __forceinline__ float2 unpack_fp16(uint32_t pair) {
   float2 v;
   asm("{.reg .f16 low, high;\n"

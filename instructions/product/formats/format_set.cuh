@@ -1,33 +1,37 @@
-// The weight formats that a kernel has code for.
+// The weight formats that a kernel has code for, and what a vector stream tells them.
 #pragma once
 
 #include <cstdint>
 #include <tuple>
 
-#include "vm/layout/e4m3_image.h"
-
 namespace serval::device::formats {
 
 // Formats are numbered in order; a tensor's address carries its format's number (vm/device/typed_address.h).
+// The last one may stand for several numbers: a format that has a member gets its own number from 0 on.
 template <class First, class... Others>
 struct FormatSet {
   static constexpr uint32_t kCount = 1 + sizeof...(Others);
   // The format of most weights of a program that needs them all.
   using Last = std::tuple_element_t<kCount - 1, std::tuple<First, Others...>>;
   static constexpr bool kHasScales = First::kHasScales || (... || Others::kHasScales);
-  // Calls visit(Format()) for format number `number`.
+  // Calls visit(format) with the format of number `number`.
   template <class Visit>
   static __device__ __forceinline__ auto with(uint32_t number, Visit&& visit) {
     if constexpr (sizeof...(Others) > 0) {
       if (number != 0) return FormatSet<Others...>::with(number - 1, visit);
     }
+    if constexpr (requires { First{number}; }) return visit(First{number});
     return visit(First());
   }
 };
 
-// Panels in a page of format number `number`.
-__device__ __forceinline__ uint32_t panels_of_page(uint32_t number) {
-  return number == 0 ? 1 : e4m3_image::kPanelsOfPage;
-}
+// A panel of a page in shared memory.
+struct PanelOfPage {
+  uint32_t page;       // shared address
+  uint32_t index;      // of the panel in the page
+  uint32_t half_cols;  // columns of a half of the panel
+  uint32_t panels;     // in the page
+  uint32_t last_half;  // columns of a half of the page's last panel
+};
 
 }  // namespace serval::device::formats

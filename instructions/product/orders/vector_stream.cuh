@@ -48,7 +48,6 @@ struct ProductOfRecord<Op> {
     Shape shape{input_of(buffer, op, program), op.num_units, matrices_of<Op>(), product(op, program).cols};
     if constexpr (requires { Op::kAddsTo; }) shape.column_parts = op.parts;
     shape.format = type_of(typed_weights<Op>(buffer, 0));
-    shape.page_panels = formats::panels_of_page(shape.format);
     return shape;
   }
 };
@@ -82,7 +81,11 @@ struct Stream {
   }
   template <class Config>
   static __device__ __forceinline__ Plan plan(const Launch& launch, const Shape& shape) {
-    return make_plan<Config>(launch, shape);
+    const uint32_t panels = page_image::panels(shape.cols);
+    const uint32_t matrix_pages = FormatSet::with(shape.format, [&](auto format) {
+      return (panels + format.kPanelsOfPage - 1) / format.kPanelsOfPage;
+    });
+    return make_plan<Config>(launch, shape, matrix_pages);
   }
   static __device__ __forceinline__ uint32_t units(const Plan& plan) { return plan.units; }
   static __device__ __forceinline__ bool has_panels(const Plan& plan) { return plan.activation_panels != 0; }
@@ -102,7 +105,7 @@ struct Stream {
     const uint32_t unit_matrices = plan.matrices, matrix_pages = plan.unit_pages >> (unit_matrices - 1);
     const uint32_t pages_at_once = plan.resident() ? matrix_pages : 1;
     const uint32_t whole_bytes =
-        FormatSet::with(plan.format, [](auto format) { return uint32_t{format.kWholePageBytes}; });
+        FormatSet::with(plan.format, [](auto format) { return format.whole_page_bytes(); });
     const uint32_t last_bytes = FormatSet::with(
         plan.format, [&](auto format) { return format.page_bytes(plan.cols, matrix_pages - 1); });
     const uint32_t unit_bytes = (matrix_pages - 1) * whole_bytes + last_bytes;
@@ -220,7 +223,7 @@ struct Stream {
 
   template <class Role, class WithOp, class Signal>
   static __device__ __forceinline__ void consume(Role& role, const Plan& plan, WithOp&&, Signal&&) {
-    FormatSet::with(plan.format, [&](auto format) { consume_pages<decltype(format)>(role, plan); });
+    FormatSet::with(plan.format, [&](auto format) { consume_pages(role, plan, format); });
     role.next_page += plan.pages;
     role.next_unit += plan.units;
     role.next_panel += plan.activation_panels;

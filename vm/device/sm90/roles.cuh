@@ -433,9 +433,9 @@ struct ConsumerRole {
     wait_phase_or_exit(&s.page_landed[page % Config::kRingPages], page / Config::kRingPages & 1, &s.exit);
   }
   __device__ __forceinline__ void free_page(uint32_t page) { free_page(page, lane); }
-  // Frees the half of the page that this warp has read. With `whole`, frees the page: no other warp reads it.
-  __device__ __forceinline__ void free_part_of_page(uint32_t page, bool whole) {
-    free_page_at(page % Config::kRingPages, lane, whole ? 2 : 1);
+  // Frees `panels` of the `all` panels of a page, which this warp has read or which the page lacks.
+  __device__ __forceinline__ void free_panels(uint32_t page, uint32_t panels, uint32_t all) {
+    free_page_at(page % Config::kRingPages, lane, panels * (Config::kPageReaders / all));
   }
   // For a caller that knows its lane.
   __device__ __forceinline__ void free_page(uint32_t page, uint32_t lane_in_warp) {

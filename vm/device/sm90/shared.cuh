@@ -9,6 +9,7 @@
 #include "vm/device/sm90/warpgroup.cuh"
 #include "vm/layout/activation_image.h"
 #include "vm/layout/e4m3_image.h"
+#include "vm/layout/int4_image.h"
 #include "vm/layout/slab_image.h"
 #include "vm/machine.h"
 #include "vm/program_shape.h"
@@ -40,7 +41,7 @@ struct KernelConfig {
   static constexpr bool kMultipliesTiles = false;
   static constexpr bool kTileOrder = false;  // adds up products in the order of kernels that multiply tiles
   static constexpr bool kHasPeers = false;   // for programs of several devices
-  static constexpr bool kHasE4M3 = false;    // also has code for weights in e4m3
+  static constexpr bool kHasE4M3 = false;    // also has code for weights in codes, and so for fp16
   // Limit of pages in flight while the SM waits for counters: each page lengthens the queue in which the SM's
   // polls and activations wait.
   static constexpr uint32_t kPagesInFlightBeforeInputs = 3;
@@ -62,15 +63,31 @@ struct KernelConfig {
 
   static __device__ __forceinline__ uint32_t uniform(uint32_t value) { return value; }
 };
-// A kernel of vectors that also has code for weights in e4m3. Its pages have room for scales, and begin at
-// lines of 128 bytes: copies to other places take longer. Two warps may read a page, a half each; one that
-// reads a page alone arrives twice.
+// Ring pages begin at lines of 128 bytes: copies to other places take longer.
+constexpr uint32_t whole_lines(uint32_t bytes) {
+  return (bytes + 127) / 128 * 128;
+}
+// A kernel of vectors that also has code for weights in e4m3. Its pages have room for scales. Two warps may
+// read a page, a half each; one that reads a page alone arrives twice.
 template <class Base, uint32_t kRingPagesOf>
 struct E4M3Config : Base {
   static constexpr bool kHasE4M3 = true;
   static constexpr uint32_t kRingPages = kRingPagesOf;
-  static constexpr uint32_t kRingPageBytes = (e4m3_image::kPageBytes + 127) / 128 * 128;
+  static constexpr uint32_t kRingPageBytes = whole_lines(e4m3_image::kPageBytes);
   static constexpr uint32_t kPageReaders = 2;
+};
+// … in e4m3 and in 4-bit integers, of which a page has four panels for up to four warps. The panels of
+// activations that a page's products need fit into shared memory together; where only two do, a page has two.
+template <class Base, uint32_t kRingPagesOf>
+struct Int4Config : Base {
+  static constexpr bool kHasE4M3 = true;
+  static constexpr uint32_t kPanelsOfPage = Base::kPanelBuffers >= 4 ? 4 : 2;
+  static constexpr uint32_t kLargestInt4Page =
+      kPanelsOfPage / int4_image::kPanelsOfPart * int4_image::whole_part_bytes(int4_image::kSmallestGroup);
+  static constexpr uint32_t kRingPages = kRingPagesOf;
+  static constexpr uint32_t kRingPageBytes =
+      whole_lines(kLargestInt4Page > e4m3_image::kPageBytes ? kLargestInt4Page : e4m3_image::kPageBytes);
+  static constexpr uint32_t kPageReaders = kPanelsOfPage;
 };
 // Broadcasts the first lane's value. The compiler then knows that it is uniform in the warp; otherwise ptxas
 // would serialise a warpgroup's wgmma products.

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "instructions/product/formats/format_set.cuh"
 #include "vm/layout/page_image.h"
 #include "vm/ptx/memory.cuh"
 #include "vm/ptx/mma.cuh"
@@ -17,11 +18,12 @@ struct Bf16 {
   // A lane's part of a whole page.
   using Page = uint4[kProducts];
 
-  // Pages of an image: panels in one, its bytes if they are whole, the bytes of page `page` of a unit, and
-  // the offset of a unit.
+  // Pages of an image: panels in one, the logarithm of the number of warps that share a page of a matrix with
+  // `panels` panels, a page's bytes if its panels are whole, the bytes of page `page` of a unit, and the
+  // offset of a unit.
   static constexpr uint32_t kPanelsOfPage = 1;
-  static constexpr uint32_t kPanelBytes = kPageBytes;
-  static constexpr uint32_t kWholePageBytes = kPageBytes;
+  static __device__ __forceinline__ uint32_t reader_shift(uint32_t /*panels*/) { return 0; }
+  static __device__ __forceinline__ uint32_t whole_page_bytes() { return kPageBytes; }
   static __device__ __forceinline__ uint32_t page_bytes(uint32_t cols, uint32_t page) {
     return page_image::page_bytes(cols, page);
   }
@@ -32,6 +34,11 @@ struct Bf16 {
   // The lane's first address in a page at shared address `page`.
   static __device__ __forceinline__ uint32_t lane_address(uint32_t page, uint32_t lane) {
     return page + lane * static_cast<uint32_t>(sizeof(uint4));
+  }
+  // A lane's place of a panel.
+  using Place = uint32_t;
+  static __device__ __forceinline__ Place place(const PanelOfPage& panel, uint32_t lane) {
+    return lane_address(panel.page, lane);
   }
   static __device__ __forceinline__ void load(Page& words, uint32_t lane_address) {
 #pragma unroll

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "instructions/product/formats/format_set.cuh"
 #include "vm/layout/e4m3_image.h"
 #include "vm/layout/page_image.h"
 #include "vm/ptx/convert.cuh"
@@ -19,8 +20,8 @@ struct E4M3 {
   using Page = uint4[kProducts];
 
   static constexpr uint32_t kPanelsOfPage = e4m3_image::kPanelsOfPage;
-  static constexpr uint32_t kPanelBytes = e4m3_image::kPanelBytes;
-  static constexpr uint32_t kWholePageBytes = e4m3_image::kPageBytes;
+  static __device__ __forceinline__ uint32_t reader_shift(uint32_t /*panels*/) { return 1; }
+  static __device__ __forceinline__ uint32_t whole_page_bytes() { return e4m3_image::kPageBytes; }
   static __device__ __forceinline__ uint32_t page_bytes(uint32_t cols, uint32_t page) {
     return e4m3_image::code_bytes(cols, page) + e4m3_image::kScaleBytes;
   }
@@ -28,21 +29,22 @@ struct E4M3 {
     return e4m3_image::panel_offset(cols, unit, 0);
   }
 
-  static __device__ __forceinline__ uint32_t lane_address(uint32_t page, uint32_t lane) {
-    return page + lane * static_cast<uint32_t>(sizeof(uint4));
+  using Place = uint32_t;
+  static __device__ __forceinline__ Place place(const PanelOfPage& panel, uint32_t lane) {
+    return panel.page + lane * static_cast<uint32_t>(sizeof(uint4)) + panel.index * e4m3_image::kPanelBytes;
   }
   // Widens at once, so that a panel which waits for its activations has been widened before.
-  static __device__ __forceinline__ void load(Page& words, uint32_t lane_address) {
+  static __device__ __forceinline__ void load(Page& words, Place place) {
 #pragma unroll
     for (uint32_t j = 0; j < kProducts; j += 2) {
-      const uint4 codes = ptx::shared_load(lane_address + j / 2 * e4m3_image::kPairBytes);
+      const uint4 codes = ptx::shared_load(place + j / 2 * e4m3_image::kPairBytes);
       words[j] = widen(codes.x, codes.y);
       words[j + 1] = widen(codes.z, codes.w);
     }
   }
   // Product j of a panel of any size, from shared memory.
-  static __device__ __forceinline__ uint4 load_product(uint32_t lane_address, uint32_t j) {
-    const uint4 codes = ptx::shared_load(lane_address + j / 2 * e4m3_image::kPairBytes);
+  static __device__ __forceinline__ uint4 load_product(Place place, uint32_t j) {
+    const uint4 codes = ptx::shared_load(place + j / 2 * e4m3_image::kPairBytes);
     return j % 2 == 0 ? widen(codes.x, codes.y) : widen(codes.z, codes.w);
   }
   static __device__ __forceinline__ const uint4& operand(const uint4& words) {
@@ -51,12 +53,11 @@ struct E4M3 {
   static __device__ __forceinline__ void multiply(float (&d)[4], const uint4& a, uint32_t b0, uint32_t b1) {
     ptx::mma_16x8x16_fp16_in_order(d, a, b0, b1);
   }
-  // The scale of row lane / 4 of the unit, the row of the lane's sums; `page`: its shared address.
-  static __device__ __forceinline__ float scale(uint32_t page, uint32_t code_bytes, uint32_t lane) {
-    return ptx::shared_load_float(page + code_bytes + lane / 4 * static_cast<uint32_t>(sizeof(float)));
-  }
-  static __device__ __forceinline__ uint32_t panel_bytes(uint32_t half_cols) {
-    return e4m3_image::bytes_of_half(half_cols);
+  // The scale of row lane / 4 of the unit, the row of the lane's sums.
+  static __device__ __forceinline__ float scale(const PanelOfPage& panel, uint32_t lane) {
+    const uint32_t code_bytes =
+        (panel.panels - 1) * e4m3_image::kPanelBytes + e4m3_image::bytes_of_half(panel.last_half);
+    return ptx::shared_load_float(panel.page + code_bytes + lane / 4 * static_cast<uint32_t>(sizeof(float)));
   }
 
   // Tiles: as in formats::Bf16, with half as many bytes.

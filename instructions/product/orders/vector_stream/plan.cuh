@@ -6,7 +6,6 @@
 
 #include "instructions/product/operands.cuh"
 #include "vm/device/architecture.cuh"
-#include "vm/layout/e4m3_image.h"
 #include "vm/layout/page_image.h"
 
 namespace serval::device::vector_stream {
@@ -21,7 +20,6 @@ struct Shape {
   uint32_t cols;
   uint32_t column_parts = 1;  // in tile order: K splits
   uint32_t format = 0;        // of the weights (formats::FormatSet)
-  uint32_t page_panels = 1;   // panels in a page of that format
 };
 
 enum class Mode : uint32_t { kResident, kStreamedPages, kStreamedUnits };
@@ -73,14 +71,15 @@ __device__ __forceinline__ Mode mode_of(uint32_t units, uint32_t matrices, uint3
       units != 0 && units <= kConsumerWarps && units <= partial_buffers<Config>(matrices, panels);
   return one_set ? Mode::kStreamedPages : Mode::kStreamedUnits;
 }
+// matrix_pages: pages of a unit of one matrix.
 template <class Config>
-__device__ __forceinline__ Plan make_plan(const Launch& launch, const Shape& shape) {
+__device__ __forceinline__ Plan make_plan(const Launch& launch, const Shape& shape, uint32_t matrix_pages) {
   static_assert(kUnitSetHasRoom<Config>, "more rows need more memory for partial results");
-  const auto [input, all_units, matrices, cols, column_parts, format, page_panels] = shape;
+  const auto [input, all_units, matrices, cols, column_parts, format] = shape;
   // After the launch's first pass every active row wants logits.
   const uint32_t units = input.logits_only && launch.logit_bound == 0 ? 0 : all_units;
   const uint32_t panels = page_image::panels(cols);
-  const uint32_t unit_pages = matrices * (page_panels == 1 ? panels : e4m3_image::pages(panels));
+  const uint32_t unit_pages = matrices * matrix_pages;
   const Mode mode = mode_of<Config>(units, matrices, panels);
   const bool own_unit = mode == Mode::kStreamedUnits;
   const uint32_t parts = own_unit ? 1 : panels;
@@ -119,36 +118,38 @@ __device__ __forceinline__ void wait_partial_buffer(Role& role, const Plan& plan
 // Pages of a unit of one matrix.
 template <class Format>
 __device__ __forceinline__ uint32_t matrix_pages(const Plan& plan) {
-  return Format::kPanelsOfPage == 1 ? plan.panels : e4m3_image::pages(plan.panels);
+  return (plan.panels + Format::kPanelsOfPage - 1) / Format::kPanelsOfPage;
 }
 
-// The pages of an instruction that one warp multiplies, in its order. If a page has two panels, two warps
-// multiply one each, unless the warp has its own units.
+// The pages of an instruction that one warp multiplies, in its order. If a page has several panels, as many
+// warps multiply one each, unless the warp has its own units.
 template <class Format>
 struct Walk {
   uint32_t page;  // index in the instruction
   uint32_t unit;
-  uint32_t part;      // index of the unit's page; those of the second matrix follow the first's
-  uint32_t unit_set;  // only if each warp has its own units
-  uint32_t half = 0;  // the panel of the page
+  uint32_t part;         // index of the unit's page; those of the second matrix follow the first's
+  uint32_t unit_set;     // only if each warp has its own units
+  uint32_t in_page = 0;  // index of the panel in the page
 
   // Index of the page among the matrix's.
   __device__ __forceinline__ uint32_t matrix_page(const Plan& plan) const {
     return part < matrix_pages<Format>(plan) ? part : part - matrix_pages<Format>(plan);
   }
   __device__ __forceinline__ uint32_t panel(const Plan& plan) const {
-    return matrix_page(plan) * Format::kPanelsOfPage + half;
+    return matrix_page(plan) * Format::kPanelsOfPage + in_page;
   }
-  // True if the page has a panel of that number: the last page may lack the second.
+  // True if the page has a panel of that number: the last page may lack some.
   __device__ __forceinline__ bool has_panel(const Plan& plan) const {
     return Format::kPanelsOfPage == 1 || panel(plan) < plan.panels;
   }
-  // True if the page's other panel does not exist.
-  __device__ __forceinline__ bool is_alone(const Plan& plan) const {
-    return Format::kPanelsOfPage == 1 || (half == 0 && panel(plan) + 1 == plan.panels);
-  }
   __device__ __forceinline__ bool ends_page(const Plan& plan) const {
-    return Format::kPanelsOfPage == 1 || half == 1 || is_alone(plan);
+    return Format::kPanelsOfPage == 1 || in_page + 1 == Format::kPanelsOfPage ||
+           panel(plan) + 1 == plan.panels;
+  }
+  // Panels of a whole page that this warp frees when it has read its panel: the last one's warp also frees
+  // those that the page lacks.
+  __device__ __forceinline__ uint32_t panels_to_free(const Plan& plan) const {
+    return ends_page(plan) ? Format::kPanelsOfPage - in_page : 1;
   }
   __device__ __forceinline__ uint32_t matrix(const Plan& plan) const {
     return part < matrix_pages<Format>(plan) ? 0 : 1;
@@ -160,29 +161,29 @@ struct Walk {
 
 // Resident: the warps take turns at the pages, unit by unit.
 template <class Format, class Role>
-__device__ __forceinline__ uint32_t first_of_warp(const Role& role) {
-  return (role.warp - Format::kPanelsOfPage * role.next_page) % kConsumerWarps;
+__device__ __forceinline__ Walk<Format> first_of_warp(const Role& role, const Plan& plan) {
+  const uint32_t shift = Format::reader_shift(plan.panels);
+  const uint32_t first = (role.warp - (role.next_page << shift)) % kConsumerWarps;
+  return {
+      .page = first >> shift, .unit = 0, .part = 0, .unit_set = 0, .in_page = first & ((1U << shift) - 1)};
 }
 template <class Format, class Role>
 __device__ __forceinline__ Walk<Format> first_resident(const Role& role, const Plan& plan) {
-  const uint32_t first = first_of_warp<Format>(role), page = first / Format::kPanelsOfPage;
-  const uint32_t unit = page / plan.unit_pages;
-  return {.page = page,
-          .unit = unit,
-          .part = page - unit * plan.unit_pages,
-          .unit_set = 0,
-          .half = first % Format::kPanelsOfPage};
+  Walk<Format> at = first_of_warp<Format>(role, plan);
+  at.unit = at.page / plan.unit_pages;
+  at.part = at.page - at.unit * plan.unit_pages;
+  return at;
 }
 template <class Format>
 __device__ __forceinline__ void next_resident(const Plan& plan, Walk<Format>& at) {
-  constexpr uint32_t kStep = kConsumerWarps / Format::kPanelsOfPage;
-  at.page += kStep;
-  for (at.part += kStep; at.part >= plan.unit_pages; at.part -= plan.unit_pages) ++at.unit;
+  const uint32_t step = kConsumerWarps >> Format::reader_shift(plan.panels);
+  at.page += step;
+  for (at.part += step; at.part >= plan.unit_pages; at.part -= plan.unit_pages) ++at.unit;
 }
 
 // Split: likewise, panel by panel; in a panel matrix by matrix, and in a matrix unit by unit.
 template <class Format>
-__device__ __forceinline__ Walk<Format> streamed_page_at(const Plan& plan, uint32_t page, uint32_t half) {
+__device__ __forceinline__ Walk<Format> streamed_page_at(const Plan& plan, uint32_t page, uint32_t in_page) {
   const uint32_t at_once = plan.units * plan.matrices;
   const uint32_t matrix_page = page / at_once, n = page - matrix_page * at_once;
   const bool second = n >= plan.units;
@@ -190,7 +191,7 @@ __device__ __forceinline__ Walk<Format> streamed_page_at(const Plan& plan, uint3
           .unit = second ? n - plan.units : n,
           .part = second ? matrix_pages<Format>(plan) + matrix_page : matrix_page,
           .unit_set = 0,
-          .half = half};
+          .in_page = in_page};
 }
 
 // Otherwise: each warp has a unit of the unit set, panel by panel, with a panel's matrices one after the
@@ -211,10 +212,10 @@ __device__ __forceinline__ Walk<Format> first_of_own_units(const Role& role, con
 template <class Format>
 __device__ __forceinline__ void next_of_own_units(const Plan& plan, Walk<Format>& at) {
   if (!at.ends_page(plan)) {
-    at.half = 1;
+    ++at.in_page;
     return;
   }
-  at.half = 0;
+  at.in_page = 0;
   const uint32_t matrix_page = at.matrix_page(plan);
   const bool next_panel = at.matrix(plan) + 1 == plan.matrices;
   if (!next_panel) {
@@ -233,15 +234,16 @@ template <class Format, class Role>
 __device__ __forceinline__ Walk<Format> first_page(const Role& role, const Plan& plan) {
   if (plan.resident()) return first_resident<Format>(role, plan);
   if (plan.mode != Mode::kStreamedPages) return first_of_own_units<Format>(role, plan);
-  const uint32_t first = first_of_warp<Format>(role);
-  return streamed_page_at<Format>(plan, first / Format::kPanelsOfPage, first % Format::kPanelsOfPage);
+  const Walk<Format> first = first_of_warp<Format>(role, plan);
+  return streamed_page_at<Format>(plan, first.page, first.in_page);
 }
 template <class Format>
 __device__ __forceinline__ void next_page(const Plan& plan, Walk<Format>& at) {
   if (plan.resident()) {
     next_resident(plan, at);
   } else if (plan.mode == Mode::kStreamedPages) {
-    at = streamed_page_at<Format>(plan, at.page + kConsumerWarps / Format::kPanelsOfPage, at.half);
+    const uint32_t step = kConsumerWarps >> Format::reader_shift(plan.panels);
+    at = streamed_page_at<Format>(plan, at.page + step, at.in_page);
   } else {
     next_of_own_units(plan, at);
   }

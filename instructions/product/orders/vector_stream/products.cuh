@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "instructions/product/formats/format_set.cuh"
 #include "instructions/product/orders/vector_stream/plan.cuh"
 #include "vm/device/architecture.cuh"
 #include "vm/layout/activation_image.h"
@@ -48,12 +49,13 @@ __device__ __forceinline__ float multiply_registers(const typename Format::Page&
 
 // Multiplies a page of any size, from shared memory, with the rows of one product.
 template <class Format>
-__device__ __forceinline__ float multiply_shared(uint32_t w, uint32_t products, uint32_t x) {
+__device__ __forceinline__ float multiply_shared(const Format& format, const typename Format::Place& w,
+                                                 uint32_t products, uint32_t x) {
   float d[kChains][4] = {};
   const auto two = [&](uint32_t j, float(&even)[4], float(&odd)[4]) {
     const uint4 pair = ptx::shared_load(x + j / 2 * kPairBytes);
-    Format::multiply(even, Format::load_product(w, j), pair.x, pair.y);
-    Format::multiply(odd, Format::load_product(w, j + 1), pair.z, pair.w);
+    Format::multiply(even, format.load_product(w, j), pair.x, pair.y);
+    Format::multiply(odd, format.load_product(w, j + 1), pair.z, pair.w);
   };
 #pragma unroll 1
   for (uint32_t j = 0; j < products; j += kChains) {
@@ -90,15 +92,16 @@ __device__ __forceinline__ void wait_activations(Role& role, const Plan& plan, u
   panels_seen |= bit;
 }
 
-// Multiplies a panel of a page with its activations at shared address `x`; `weights`: the lane's first codes.
+// Multiplies a panel of a page with its activations at shared address `x`; `weights`: the lane's place.
 // free() frees the panel's part of the page; wait() returns when activations and the memory for results are
 // ready.
 template <class Format, class Role, class Free, class Wait, class Take>
-__device__ __forceinline__ void multiply_panel(Role& role, uint32_t weights, uint32_t half_cols, uint32_t x,
-                                               Free&& free, Wait&& wait, Take&& take) {
+__device__ __forceinline__ void multiply_panel(Role& role, const Format& format,
+                                               const typename Format::Place& weights, uint32_t half_cols,
+                                               uint32_t x, Free&& free, Wait&& wait, Take&& take) {
   if (half_cols == page_image::kHalfCols) {
     typename Format::Page w;
-    Format::load(w, weights);
+    format.load(w, weights);
     free();
     wait();
     for_products(
@@ -107,29 +110,29 @@ __device__ __forceinline__ void multiply_panel(Role& role, uint32_t weights, uin
     const uint32_t products = half_cols / page_image::kProductCols;
     wait();
     for_products(
-        role, x, [&](uint32_t column) { return multiply_shared<Format>(weights, products, column); }, take);
+        role, x, [&](uint32_t column) { return multiply_shared(format, weights, products, column); }, take);
     free();
   }
 }
 
-// The factor of the lane's sums, from the page at shared address `page`.
-template <class Format, class Role>
-__device__ __forceinline__ float scale_of_page(const Role& role, const Plan& plan, const Walk<Format>& at,
-                                               uint32_t page) {
-  if constexpr (Format::kPanelsOfPage == 1) {
-    return 1;
-  } else {
-    const uint32_t last = min((at.matrix_page(plan) + 1) * Format::kPanelsOfPage, plan.panels) - 1;
-    const uint32_t before = last % Format::kPanelsOfPage * Format::kPanelBytes;
-    return Format::scale(page, before + Format::panel_bytes(plan.half_cols(last)), role.lane);
-  }
+// The panel of the page at shared address `page`.
+template <class Format>
+__device__ __forceinline__ formats::PanelOfPage panel_of_page(const Plan& plan, const Walk<Format>& at,
+                                                              uint32_t page) {
+  const uint32_t first = at.matrix_page(plan) * Format::kPanelsOfPage;
+  const uint32_t panels = min(Format::kPanelsOfPage, plan.panels - first);
+  return {.page = page,
+          .index = at.in_page,
+          .half_cols = plan.half_cols(first + at.in_page),
+          .panels = panels,
+          .last_half = plan.half_cols(first + panels - 1)};
 }
 
 // Multiplies a panel of a page and stores the results as a part of the unit's results, or adds them if one
 // warp has all pages of the unit.
 template <class Format, class Role>
-__device__ __forceinline__ void consume_page(Role& role, const Plan& plan, const Walk<Format>& at,
-                                             uint32_t& panels_seen) {
+__device__ __forceinline__ void consume_page(Role& role, const Plan& plan, const Format& format,
+                                             const Walk<Format>& at, uint32_t& panels_seen) {
   using Config = typename Role::Config;
   const uint32_t page = role.next_page + at.page, panel = at.panel(plan);
   const uint32_t of_launch = role.next_panel + at.unit_set * plan.panels + panel;
@@ -139,16 +142,19 @@ __device__ __forceinline__ void consume_page(Role& role, const Plan& plan, const
   const bool begins = !own_unit || panel == 0;
   const uint32_t in_ring = ptx::shared_address(role.s.ring[page % Config::kRingPages]);
   role.recorder.timed_if(role.launch.recording.starving, [&] { role.wait_page(page); });
-  role.recorder.has_page(page == role.next_page && at.half == 0);
-  const float scale = scale_of_page(role, plan, at, in_ring);
-  multiply_panel<Format>(
-      role, Format::lane_address(in_ring, role.lane) + at.half * Format::kPanelBytes, plan.half_cols(panel),
+  role.recorder.has_page(page == role.next_page && at.in_page == 0);
+  const formats::PanelOfPage of_page = panel_of_page(plan, at, in_ring);
+  float scale = 1;
+  if constexpr (Format::kHasScales) scale = format.scale(of_page, role.lane);
+  multiply_panel(
+      role, format, format.place(of_page, role.lane), of_page.half_cols,
       ptx::shared_address(role.s.activations) + activation_buffer<Config>(of_launch),
       [&] {
         if constexpr (Format::kPanelsOfPage == 1) {
           role.free_page(page);
         } else if (!own_unit || at.ends_page(plan)) {
-          role.free_part_of_page(page, own_unit || at.is_alone(plan));
+          role.free_panels(page, own_unit ? Format::kPanelsOfPage : at.panels_to_free(plan),
+                           Format::kPanelsOfPage);
         }
       },
       [&] {
@@ -160,7 +166,7 @@ __device__ __forceinline__ void consume_page(Role& role, const Plan& plan, const
         role.recorder.note();
       },
       [&](uint32_t row, float value) {
-        if constexpr (Format::kPanelsOfPage > 1) value *= scale;
+        if constexpr (Format::kHasScales) value *= scale;
         const uint32_t at_row = to + row * kUnitRows * kFloatBytes;
         ptx::shared_store(at_row, begins ? value : ptx::shared_load_float(at_row) + value);
       });
@@ -172,7 +178,7 @@ template <class Format, class Role>
 __device__ __forceinline__ void release_panels_before(Role& role, const Plan& plan,
                                                       const Walk<Format>& next) {
   const bool none_left = next.page >= plan.pages;
-  // A page's second matrix is multiplied after both panels of the first.
+  // A page's second matrix is multiplied after all panels of the first.
   const uint32_t panels = none_left
                               ? plan.activation_panels
                               : next.unit_set * plan.panels + next.matrix_page(plan) * Format::kPanelsOfPage;
@@ -180,15 +186,15 @@ __device__ __forceinline__ void release_panels_before(Role& role, const Plan& pl
 }
 
 template <class Format, class Role>
-__device__ __forceinline__ void consume_pages(Role& role, const Plan& plan) {
+__device__ __forceinline__ void consume_pages(Role& role, const Plan& plan, const Format& format) {
   auto at = first_page<Format>(role, plan);
   uint32_t panels_seen = 0;  // one bit for each panel of the record
   if (!plan.resident()) release_panels_before(role, plan, at);
   while (at.page < plan.pages) {
     if (at.has_panel(plan)) {
-      consume_page<Format>(role, plan, at, panels_seen);
+      consume_page(role, plan, format, at, panels_seen);
       if (plan.mode != Mode::kStreamedUnits || at.ends_unit(plan)) role.arrive_unit(role.next_unit + at.unit);
-      role.recorder.used_page(role.record, at.page == 0 && at.half == 0 && role.lane == 0,
+      role.recorder.used_page(role.record, at.page == 0 && at.in_page == 0 && role.lane == 0,
                               at.page + 1 == plan.pages && at.ends_page(plan) && role.lane == 0);
     }
     next_page(plan, at);
