@@ -96,8 +96,9 @@ class DeviceBench {
       add_state(state_tensor::kControl, sizeof(PassControl), rank);
     add_state(state_tensor::kHostStop, sizeof(uint32_t), 0);
     add_instances(of_ranks, sms, p);
-    if (p.order == Order::kTile) p.machine.pages_per_sm = tile_ring_pages();
-    if (p.order == Order::kVectorInTileOrder) p.machine.pages_per_sm = tile_order_ring_pages();
+    for (const KernelTraits& kernel : kernels()) {
+      if (runs(kernel, p)) p.machine.pages_per_sm = std::min(p.machine.pages_per_sm, kernel.ring_pages);
+    }
     return p;
   }
   // Instances are independent. Each signals the gates of all ranks.

@@ -59,8 +59,12 @@ class GpuTensors {
     for (const auto& [i, offset] : image_at_) {
       const Tensor& t = bench_.tensor({i});
       use_gpu_of(i);
-      pack_rows(t, 0, t.rows, reinterpret_cast<const uint16_t*>(tensors_[i].data()),
-                packed_[t.device].data() + offset, nullptr);
+      const void* rows = tensors_[i].data();
+      std::byte* image = packed_[t.device].data() + offset;
+      if (has_codes(t.dtype))
+        pack_code_rows(t, 0, t.rows, static_cast<const uint8_t*>(rows), image, nullptr);
+      else
+        pack_rows(t, 0, t.rows, static_cast<const uint16_t*>(rows), image, nullptr);
     }
     for (const int gpu : gpus_) {
       use_gpu(gpu);

@@ -29,17 +29,18 @@ inline constexpr double kMostChainError = 0x1p-18;
 // Limit for results of earlier bf16 roundings, for example of attention's probabilities: occasionally one is
 // rounded the other way.
 inline constexpr double kMostRoundedError = 0x1p-12;
-// Additional limit for a bf16 result, relative to its value.
+// Additional limits for results of 16 bits, relative to their values.
 inline constexpr double kBf16Ulp = 0x1p-7;
+inline constexpr double kFp16Ulp = 0x1p-10;
 inline constexpr float kMostLogProbabilityError = 1e-4F;
 
 using Memory = std::vector<std::vector<std::byte>>;  // one buffer a tensor
 
 inline double value_of(DType dtype, const std::byte* from) {
-  if (dtype == DType::kBF16) {
+  if (dtype == DType::kBF16 || dtype == DType::kF16) {
     uint16_t bits = 0;
     std::memcpy(&bits, from, sizeof bits);
-    return bf16_to_float(bits);
+    return dtype == DType::kF16 ? fp16_to_float(bits) : bf16_to_float(bits);
   }
   float value = 0;
   std::memcpy(&value, from, sizeof value);
@@ -65,9 +66,9 @@ class Tally {
     if (largest == 0) return;
     for (size_t i = 0; i < host.size(); ++i) {
       const double off = std::abs(device[i] - host[i]);
-      const double allowed = dtype == DType::kBF16
-                                 ? kMostRoundedError * largest + kBf16Ulp * std::abs(host[i])
-                                 : most_f32_error_ * chain_panels_ * largest;
+      const double ulp = dtype == DType::kF16 ? kFp16Ulp : kBf16Ulp;
+      const double allowed = dtype == DType::kF32 ? most_f32_error_ * chain_panels_ * largest
+                                                  : kMostRoundedError * largest + ulp * std::abs(host[i]);
       if (!(off <= allowed)) ++too_far_;
       largest_share_ = std::max(largest_share_, off / allowed);
       square_ += off * off / (largest * largest);
@@ -138,7 +139,8 @@ inline void compare(const Bench& bench, const Cover& written, const Memory& devi
     const bool is_written = std::ranges::any_of(written[t], [](uint8_t times) { return times != 0; });
     if (!is_written && device[t] == before[t]) continue;
     const size_t bytes = size_of(tensor.dtype);
-    const bool is_number = tensor.dtype == DType::kBF16 || tensor.dtype == DType::kF32;
+    const bool is_number =
+        tensor.dtype == DType::kBF16 || tensor.dtype == DType::kF16 || tensor.dtype == DType::kF32;
     std::vector<double> found, wanted;
     size_t changed = 0;
     for (size_t i = 0; i < written[t].size(); ++i) {

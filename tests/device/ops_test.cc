@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <limits>
 #include <span>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -156,6 +158,52 @@ TEST_P(Ops, HaveTheHostsResults) {
   }
   tally.finish(op_name(GetParam()));
 }
+
+// Instructions that multiply with weights in codes, or write the fp16 that such a product reads.
+constexpr Opcode kOfCodes[] = {Opcode::kEmbed,          Opcode::kQkvRope,    Opcode::kAttentionMerge,
+                               Opcode::kMatvecResidual, Opcode::kGateUpSilu, Opcode::kLmHead,
+                               Opcode::kQkvProject};
+constexpr DType kCodes[] = {DType::kE4M3, DType::kInt4G32, DType::kInt4G64, DType::kInt4G128};
+
+class OpsOnCodes : public ::testing::TestWithParam<std::tuple<Opcode, DType>> {
+ protected:
+  // With columns that are whole groups of the type.
+  static Shape in_codes(Shape shape, DType type) {
+    const uint32_t group = std::max(group_of(type), kTileDim);
+    for (uint32_t* cols : {&shape.hidden, &shape.intermediate}) *cols = (*cols + group - 1) / group * group;
+    shape.weights = type;
+    return shape;
+  }
+};
+
+TEST_P(OpsOnCodes, HaveTheHostsResults) {
+  const auto [opcode, type] = GetParam();
+  Random random(2003 + static_cast<uint32_t>(opcode));
+  Tally tally(opcode);
+  for (const Shape& shape : shapes()) {
+    Scene scene(in_codes(shape, type), random);
+    for (const uint32_t rows : {1U, 2U, 5U, 8U, 16U}) {
+      SCOPED_TRACE(fmt::format("{}; {} rows", scene.shape.text(), rows));
+      std::vector<uint32_t> positions(rows);
+      for (uint32_t& p : positions) p = random.below(shape.max_context);
+      scene.new_pass(random, positions);
+      scene.arrange_rows(random);
+      ASSERT_NO_FATAL_FAILURE(compare_pass(scene, opcode, random, tally));
+    }
+  }
+  tally.finish(fmt::format("{}, {}", op_name(static_cast<uint16_t>(opcode)), name_of(type)));
+}
+
+std::string name_of_case(const ::testing::TestParamInfo<std::tuple<Opcode, DType>>& instance) {
+  const auto [opcode, type] = instance.param;
+  std::string name = fmt::format("{}_{}", op_name(static_cast<uint16_t>(opcode)), name_of(type));
+  std::ranges::replace(name, ':', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, OpsOnCodes,
+                         ::testing::Combine(::testing::ValuesIn(kOfCodes), ::testing::ValuesIn(kCodes)),
+                         name_of_case);
 
 // Turns rows of the scene into drafts of the rows before them, some right and some wrong, and gives their
 // sequences few different tokens, so that n-grams occur again.

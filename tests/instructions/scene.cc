@@ -12,15 +12,42 @@
 #include "instructions/common/unit_softmax.h"
 #include "instructions/kernels.h"
 #include "instructions/planned_attention/plan.h"
+#include "models/checkpoint/quantise_rows.h"
 #include "vm/base/bf16.h"
+#include "vm/base/int4.h"
+#include "vm/layout/int4_rows.h"
 #include "vm/layout/kv_cache.h"
 #include "vm/layout/row_tiles.h"
 
 namespace serval::testing {
 namespace {
 
-void fill_bf16(Random& random, double scale, size_t n, uint16_t* out) {
-  for (size_t i = 0; i < n; ++i) out[i] = float_to_bf16(static_cast<float>(random.real(-scale, scale)));
+// Fills a tensor of 16-bit numbers.
+void fill_16_bits(Random& random, double scale, Bench& bench, TensorId id) {
+  const Tensor& tensor = bench.tensor(id);
+  auto* out = bench.data<uint16_t>(id);
+  for (uint64_t i = 0; i < tensor.rows * tensor.cols; ++i)
+    out[i] = to_16_bits(tensor.dtype, static_cast<float>(random.real(-scale, scale)));
+}
+
+// Fills weights in codes. Of 4-bit integers, every other group has a minimum instead of a zero point.
+void fill_codes(Random& random, double scale, Bench& bench, TensorId id) {
+  const Tensor& tensor = bench.tensor(id);
+  std::vector<uint16_t> bf16(tensor.rows * tensor.cols);
+  for (uint16_t& bits : bf16) bits = float_to_bf16(static_cast<float>(random.real(-scale, scale)));
+  quantise_rows(tensor.dtype, bf16.data(), static_cast<int64_t>(tensor.rows),
+                static_cast<int64_t>(tensor.cols), bench.data<uint8_t>(id));
+  if (!is_int4(tensor.dtype)) return;
+  const uint64_t groups = tensor.cols / group_of(tensor.dtype);
+  for (uint64_t r = 0; r < tensor.rows; ++r) {
+    uint8_t* row = bench.data<uint8_t>(id) + r * row_bytes_of(tensor.dtype, tensor.cols);
+    for (uint64_t n = r % 2; n < groups; n += 2) {
+      const uint16_t of_group = int4::scale_of(int4_rows::word_of(row, tensor.cols, n));
+      const double least = fp16_to_float(of_group) * random.real(-int4::kCodes, 0);
+      int4_rows::set_word(row, tensor.cols, n,
+                          int4::word_with_minimum(of_group, float_to_fp16(static_cast<float>(least))));
+    }
+  }
 }
 
 void fill_f32(Random& random, double scale, size_t n, float* out) {
@@ -115,6 +142,7 @@ std::string Shape::text() const {
   add("tile_rows", tile_rows);
   add("tile_order", tile_order ? 1 : 0);
   add("records", records);
+  if (has_codes(weights)) out += std::string(", weights ") + name_of(weights);
   return out;
 }
 
@@ -177,11 +205,14 @@ Scene::Scene(const Shape& s, Random& random) : shape(s) {
   const auto weight = [&](const char* name, uint64_t rows, uint64_t cols) {
     return bench.add(name, DType::kBF16, TensorKind::kWeight, rows, cols);
   };
+  const auto product_weight = [&](const char* name, uint64_t rows, uint64_t cols) {
+    return bench.add(name, s.weights, TensorKind::kWeight, rows, cols);
+  };
   const auto activation = [&](const char* name, DType dtype, uint64_t cols) {
     return bench.add(name, dtype, TensorKind::kActivation, s.rows, cols);
   };
   const auto product_input = [&](const char* name, uint64_t cols) {
-    const TensorId id = activation(name, DType::kBF16, cols);
+    const TensorId id = activation(name, input_of_weights(s.weights), cols);
     bench.program.tensors[id.index].image = product_image(s.order());
     return id;
   };
@@ -190,19 +221,19 @@ Scene::Scene(const Shape& s, Random& random) : shape(s) {
   };
   t.table = weight("table", s.vocab, s.hidden);
   t.norm = weight("norm", 1, s.hidden);
-  t.wq = weight("wq", q_rows, s.hidden);
-  t.wk = weight("wk", kv_rows, s.hidden);
-  t.wv = weight("wv", kv_rows, s.hidden);
-  t.plain_wq = weight("plain_wq", q_rows, s.hidden);
-  t.plain_wk = weight("plain_wk", kv_rows, s.hidden);
-  t.plain_wv = weight("plain_wv", kv_rows, s.hidden);
+  t.wq = product_weight("wq", q_rows, s.hidden);
+  t.wk = product_weight("wk", kv_rows, s.hidden);
+  t.wv = product_weight("wv", kv_rows, s.hidden);
+  t.plain_wq = product_weight("plain_wq", q_rows, s.hidden);
+  t.plain_wk = product_weight("plain_wk", kv_rows, s.hidden);
+  t.plain_wv = product_weight("plain_wv", kv_rows, s.hidden);
   t.q_norm = weight("q_norm", 1, s.head_dim);
   t.k_norm = weight("k_norm", 1, s.head_dim);
   t.rope = bench.add("rope", DType::kF32, TensorKind::kConstant, s.max_context, s.head_dim);
-  t.wo = weight("wo", s.hidden, q_rows);
-  t.gate = weight("gate", s.intermediate, s.hidden);
-  t.up = weight("up", s.intermediate, s.hidden);
-  t.head = weight("head", s.vocab, s.hidden);
+  t.wo = product_weight("wo", s.hidden, q_rows);
+  t.gate = product_weight("gate", s.intermediate, s.hidden);
+  t.up = product_weight("up", s.intermediate, s.hidden);
+  t.head = product_weight("head", s.vocab, s.hidden);
   t.residual = activation("residual", DType::kF32, s.hidden);
   t.weighted = product_input("weighted", s.hidden);
   t.squares = activation("squares", DType::kF32, s.hidden / square_cols(s.order()));
@@ -274,7 +305,10 @@ void Scene::fill_weights(Random& random) {
                             t.plain_wk, t.plain_wv, t.q_norm, t.k_norm}) {
     const Tensor& w = bench.tensor(id);
     const double scale = w.rows == 1 ? 2 : 2 / std::sqrt(static_cast<double>(w.cols));
-    fill_bf16(random, scale, w.rows * w.cols, bench.data<uint16_t>(id));
+    if (has_codes(w.dtype))
+      fill_codes(random, scale, bench, id);
+    else
+      fill_16_bits(random, scale, bench, id);
   }
   float* rope = bench.data<float>(t.rope);
   const uint32_t pairs = shape.head_dim / 2;
@@ -450,16 +484,13 @@ void Scene::fill_activations(Random& random) {
   fill_residual(random);
   const auto count = [&](TensorId id) { return bench.tensor(id).rows * bench.tensor(id).cols; };
   const double q_scale = random.pick<double>({0.1, 0.5, 3});
-  fill_bf16(random, q_scale, count(t.q), bench.data<uint16_t>(t.q));
-  fill_bf16(random, 1, count(t.attended), bench.data<uint16_t>(t.attended));
-  fill_bf16(random, 1, count(t.product), bench.data<uint16_t>(t.product));
-  fill_bf16(random, 1, count(t.k_cache), bench.data<uint16_t>(t.k_cache));
-  fill_bf16(random, 1, count(t.v_cache), bench.data<uint16_t>(t.v_cache));
+  fill_16_bits(random, q_scale, bench, t.q);
+  for (const TensorId id : {t.attended, t.product, t.k_cache, t.v_cache}) fill_16_bits(random, 1, bench, id);
   fill_f32(random, random.pick<double>({0.02, 1, 50}), count(t.projected), bench.data<float>(t.projected));
   if (bench.tensor(t.exchange).dtype == DType::kF32)
     fill_f32(random, 1, count(t.exchange), bench.data<float>(t.exchange));
   else
-    fill_bf16(random, 1, count(t.exchange), bench.data<uint16_t>(t.exchange));
+    fill_16_bits(random, 1, bench, t.exchange);
   for (const TensorId id : t.parts) fill_f32(random, 1, count(id), bench.data<float>(id));
   for (const TensorId id : t.projected_sums) fill_f32(random, 1, count(id), bench.data<float>(id));
   fill_f32(random, 6, count(t.logits), bench.data<float>(t.logits));
@@ -488,7 +519,7 @@ void Scene::fill_residual(Random& random) {
     fill_f32(random, random.pick<double>({0.02, 1, 50}), shape.hidden, row);
     std::fill_n(squares, shape.hidden / of_square, 0.0F);
     for (uint32_t c = 0; c < shape.hidden; ++c) {
-      weighted[c] = float_to_bf16(row[c] * bf16_to_float(norm[c]));
+      weighted[c] = to_16_bits(bench.tensor(t.weighted).dtype, row[c] * bf16_to_float(norm[c]));
       squares[c / of_square] += row[c] * row[c];
     }
   }

@@ -69,6 +69,7 @@ struct Shape {
   uint32_t rows_of_sample = 1;             // limit for an instance of `sample`
   uint32_t tile_rows = 0;                  // of an instance's tile; 0: matrices are multiplied with vectors
   bool tile_order = false;                 // vectors of the only row, added in tile order
+  DType weights = DType::kBF16;            // of products; columns are whole groups of the type
   Order order() const {
     return tile_order ? Order::kVectorInTileOrder : tile_rows > 0 ? Order::kTile : Order::kVector;
   }
