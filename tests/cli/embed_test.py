@@ -80,7 +80,8 @@ class Embed(Case):
         self.fails(2, "--pooling", "-p", "x", "--pooling", "max")
         self.fails(2, "--dimensions", "-p", "x", "--dimensions", "0")
         self.fails(2, "dimensions: 257; limit: 1 to 256", "-p", "x", "--dimensions", "257")
-        self.fails(2, "embeddings: computed with weights in bf16; found weights: fp8", "-p", "x", "--weights", "fp8")
+        for weights in ("fp8", "int4"):
+            self.fails(2, f"embeddings: computed with weights in bf16; found weights: {weights}", "-p", "x", "--weights", weights)
         self.fails(2, "embeddings: supported on 1 GPU", "-p", "x", "--gpus", "2")
         self.fails(2, "prompt:", "-p", LONG, "-c", "16")
         self.fails(2, "SERVAL_POOLING", "-p", "x", env={"SERVAL_POOLING": "max"})
