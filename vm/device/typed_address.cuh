@@ -10,18 +10,24 @@
 
 namespace serval::device {
 
-// number_of() the type.
-template <class T>
-__device__ __forceinline__ uint32_t type_of(T* address) {
-  return static_cast<uint32_t>(reinterpret_cast<uint64_t>(address) & kTypeBits);
+// number_of() the type of a weight tensor, from the address of its first byte; and that address.
+__device__ __forceinline__ uint32_t weight_type_of(const std::byte* images) {
+  return static_cast<uint32_t>(reinterpret_cast<uint64_t>(images) & kWeightTypeBits);
+}
+__device__ __forceinline__ const std::byte* without_weight_type(const std::byte* images) {
+  return reinterpret_cast<const std::byte*>(reinterpret_cast<uint64_t>(images) & ~kWeightTypeBits);
+}
+// Of any address in a product's input.
+__device__ __forceinline__ bool is_fp16(const std::byte* address) {
+  return (reinterpret_cast<uint64_t>(address) & kFp16Bit) != 0;
 }
 template <class T>
 __device__ __forceinline__ T* without_type(T* address) {
-  return reinterpret_cast<T*>(reinterpret_cast<uint64_t>(address) & ~kTypeBits);
+  return reinterpret_cast<T*>(reinterpret_cast<uint64_t>(address) & ~kFp16Bit);
 }
 // Two neighbouring activations in the type that `to` carries, bf16 or fp16.
 __device__ __forceinline__ uint32_t pack_as(const std::byte* to, float low, float high) {
-  return type_of(to) != 0 ? ptx::pack_fp16(low, high) : ptx::pack_bf16(low, high);
+  return is_fp16(to) ? ptx::pack_fp16(low, high) : ptx::pack_bf16(low, high);
 }
 // Likewise in a kernel that is compiled for Config: without code for weights in codes, all
 // activations are bf16.

@@ -47,7 +47,7 @@ struct ProductOfRecord<Op> {
   static __device__ Shape shape(const RecordBuffer& buffer, const Op& op, const ProgramShape& program) {
     Shape shape{input_of(buffer, op, program), op.num_units, matrices_of<Op>(), product(op, program).cols};
     if constexpr (requires { Op::kAddsTo; }) shape.column_parts = op.parts;
-    shape.format = type_of(typed_weights<Op>(buffer, 0));
+    shape.format = weight_type_of(typed_weights<Op>(buffer, 0));
     return shape;
   }
 };
@@ -74,10 +74,10 @@ struct Stream {
     const ProgramShape& program = role.s.shape;
     const WeightUnit at = find_weights(op, program, op.first_unit + unit, matrix);
     const std::byte* const images = typed_weights<T>(*role.buffer, at.tensor);
-    const uint64_t offset = FormatSet::with(type_of(images), [&](auto format) {
+    const uint64_t offset = FormatSet::with(weight_type_of(images), [&](auto format) {
       return format.unit_offset(product(op, program).cols, at.index);
     });
-    return {without_type(images) + offset, at.adjoining};
+    return {without_weight_type(images) + offset, at.adjoining};
   }
   template <class Config>
   static __device__ __forceinline__ Plan plan(const Launch& launch, const Shape& shape) {

@@ -386,7 +386,7 @@ struct Stream {
       const uint32_t unit = half * kHalfUnits + in_page % kHalfUnits;
       if (unit >= op.num_units) continue;
       const WeightUnit at = find_weights(op, role.s.shape, op.first_unit + unit, matrix);
-      const std::byte* images = without_type(typed_weights<T>(*role.buffer, at.tensor));
+      const std::byte* images = without_weight_type(typed_weights<T>(*role.buffer, at.tensor));
       const uint64_t offset =
           e4m3_image::scale_offset(product(op, role.s.shape).cols, at.index, 0, n % kUnitRows);
       scales[n] = ptx::load_constant(reinterpret_cast<const float*>(images + offset));

@@ -182,7 +182,7 @@ __device__ __forceinline__ Shape shape_of(const RecordBuffer& buffer, const Op& 
               .adds = 0,
               .block_table = nullptr};
   if (whole.num_cols != whole.cols) take_columns(shape, whole.first_col, whole.num_cols);
-  shape.format = type_of(typed_weights<Op>(buffer, 0));
+  shape.format = weight_type_of(typed_weights<Op>(buffer, 0));
   if constexpr (requires { Op::kAddsTo; }) {
     shape.adds = 1;
     shape.parts = op.parts;
