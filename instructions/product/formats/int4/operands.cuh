@@ -60,26 +60,16 @@ struct Int4 {
     return ptx::shared_load_float(part_of(panel).scales + lane / 4 * static_cast<uint32_t>(sizeof(float)));
   }
 
-  // Widens at once, so that a panel which waits for its activations has been widened before.
+  // Widens at once, so that a panel which waits for its activations has been widened before. The size of
+  // groups is a constant of each of three loops: without branches, loads of groups overlap.
   __device__ __forceinline__ void load(Page& words, const Place& place) const {
-    const uint32_t high = place.words + panel_word_bytes() / 2;
-    Group first, second;  // of the lane's columns in each half
-#pragma unroll
-    for (uint32_t pair = 0; pair < kProducts / 2; pair += int4_image::kPairsOfBlock) {
-      const uint4 codes =
-          ptx::shared_load(place.codes + pair / int4_image::kPairsOfBlock * int4_image::kBlockBytes);
-#pragma unroll
-      for (uint32_t i = 0; i < int4_image::kPairsOfBlock; ++i) {
-        if (begins_group(pair + i)) {
-          const uint32_t offset = (pair + i >> group_index) * int4_image::kGroupBytes;
-          first = group_at(place.words + offset);
-          second = group_at(high + offset);
-        }
-        uint4& even = words[(pair + i) * 2];
-        uint4& odd = words[(pair + i) * 2 + 1];
-        first.widen(i == 0 ? codes.x : codes.z, even.x, even.z, odd.x, odd.z);
-        second.widen(i == 0 ? codes.y : codes.w, even.y, even.w, odd.y, odd.w);
-      }
+    switch (group_index) {
+      case 0:
+        return load_groups<0>(words, place);
+      case 1:
+        return load_groups<1>(words, place);
+      default:
+        return load_groups<2>(words, place);
     }
   }
   // Product j of a panel of any size, from shared memory.
@@ -93,9 +83,7 @@ struct Int4 {
     group_of_col(place, place.half_cols + col).widen(codes.y, even.y, even.w, odd.y, odd.w);
     return j % 2 == 0 ? even : odd;
   }
-  static __device__ __forceinline__ const uint4& operand(const uint4& words) {
-    return words;
-  }
+  static __device__ __forceinline__ const uint4& operand(const uint4& words) { return words; }
   static __device__ __forceinline__ void multiply(float (&d)[4], const uint4& a, uint32_t b0, uint32_t b1) {
     ptx::mma_16x8x16_fp16_in_order(d, a, b0, b1);
   }
@@ -138,12 +126,31 @@ struct Int4 {
             .zero_of_low = (k1024 + zero) * kBoth,
             .negative_zero_of_high = (kNegative64 + kOneFrom64 * zero) * kBoth};
   }
+  template <uint32_t kGroupIndex>
+  static __device__ __forceinline__ void load_groups(Page& words, const Place& place) {
+    constexpr uint32_t kPairsOfGroup = 1 << kGroupIndex, kPairs = kProducts / 2;
+    constexpr uint32_t kHighWords = kPairs / kPairsOfGroup * int4_image::kGroupBytes;
+    Group first, second;  // of the lane's columns in each half
+#pragma unroll
+    for (uint32_t pair = 0; pair < kPairs; pair += int4_image::kPairsOfBlock) {
+      const uint4 codes =
+          ptx::shared_load(place.codes + pair / int4_image::kPairsOfBlock * int4_image::kBlockBytes);
+#pragma unroll
+      for (uint32_t i = 0; i < int4_image::kPairsOfBlock; ++i) {
+        if ((pair + i) % kPairsOfGroup == 0) {
+          const uint32_t at = place.words + (pair + i) / kPairsOfGroup * int4_image::kGroupBytes;
+          first = group_at(at);
+          second = group_at(at + kHighWords);
+        }
+        uint4& even = words[(pair + i) * 2];
+        uint4& odd = words[(pair + i) * 2 + 1];
+        first.widen(i == 0 ? codes.x : codes.z, even.x, even.z, odd.x, odd.z);
+        second.widen(i == 0 ? codes.y : codes.w, even.y, even.w, odd.y, odd.w);
+      }
+    }
+  }
   __device__ __forceinline__ Group group_of_col(const Place& place, uint32_t col) const {
     return group_at(place.words + (col / page_image::kPairCols >> group_index) * int4_image::kGroupBytes);
-  }
-  // True if a pair of products, whose number the compiler knows, begins a group. All lanes agree.
-  __device__ __forceinline__ bool begins_group(uint32_t pair) const {
-    return pair % 4 == 0 || (pair % 2 == 0 ? group_index < 2 : group_index == 0);
   }
   __device__ __forceinline__ uint32_t panel_word_bytes() const {
     return int4_image::panel_word_bytes(group());
