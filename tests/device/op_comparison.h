@@ -76,6 +76,8 @@ class Tally {
     }
     values_ += host.size();
   }
+  // Number of results that were compared.
+  size_t values() const { return values_; }
   void finish(const std::string& name) const {
     if (values_ == 0) return;
     fmt::print("[ figures  ] {}: {} values, NMSE {:.2g}, largest error {:.2g} of what is allowed\n", name,

@@ -43,7 +43,8 @@ void fill_codes(Random& random, double scale, Bench& bench, TensorId id) {
     uint8_t* row = bench.data<uint8_t>(id) + r * row_bytes_of(tensor.dtype, tensor.cols);
     for (uint64_t n = r % 2; n < groups; n += 2) {
       const uint16_t of_group = int4::scale_of(int4_rows::word_of(row, tensor.cols, n));
-      const double least = fp16_to_float(of_group) * random.real(-int4::kCodes, 0);
+      constexpr double kCodes = int4::kCodes;
+      const double least = fp16_to_float(of_group) * random.real(-kCodes, 0);
       int4_rows::set_word(row, tensor.cols, n,
                           int4::word_with_minimum(of_group, float_to_fp16(static_cast<float>(least))));
     }
