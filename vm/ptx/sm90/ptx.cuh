@@ -4,6 +4,7 @@
 #include "vm/ptx/sm90/barrier.cuh"
 #include "vm/ptx/sm90/bulk_copy.cuh"
 #include "vm/ptx/sm90/cluster.cuh"
+#include "vm/ptx/sm90/grid.cuh"
 #include "vm/ptx/sm90/registers.cuh"
 #include "vm/ptx/sm90/store_matrices.cuh"
 #include "vm/ptx/sm90/wgmma.cuh"

@@ -23,7 +23,9 @@
 //
 // Either products, which stay in flight from step to step:
 //   using Sums                                           an Accumulator of each warpgroup, zero at first
-//   InFlight<Sums> compute(sums, stage, place)           issues a step's products
+//   InFlight<Sums> compute(sums, stage, place)           issues a step's products; with a left operand in
+//                                                        registers InFlight<Sums, Left>, whose products end
+//                                                        before the next step's begin
 //   void finish(globals, task, Sums&, scratch, place)
 // or anything else:
 //   using State;  State begin(globals, place)            the thread's own variables, for all its tasks
@@ -41,10 +43,9 @@
 #pragma once
 
 #include <algorithm>
-#include <cuda_runtime_api.h>
 #include <utility>
 
-#include "vm/device/cuda_check.h"
+#include "vm/tiles/sm90/launch.h"
 #include "vm/tiles/sm90/ring.cuh"
 #include "vm/tiles/sm90/warpgroup.cuh"
 
@@ -95,6 +96,14 @@ inline constexpr uint32_t kLoaderWarp = 0, kStorerWarp = 1;
 template <class Kernel>
 concept MultipliesTiles = requires {
   typename Kernel::Sums;
+};
+// Products of a step may be in flight while the next step's begin.
+template <class Kernel>
+concept KeepsInFlight = requires(warpgroup::InFlight<typename Kernel::Sums>&& sums,
+                                 const typename Kernel::Stage& stage, const warpgroup::Place& place) {
+  {
+    Kernel::compute(std::move(sums), stage, place)
+    } -> std::same_as<warpgroup::InFlight<typename Kernel::Sums>>;
 };
 template <class Kernel>
 concept Stores = requires(const typename Kernel::Globals& globals, const typename Kernel::Task& task,
@@ -205,33 +214,58 @@ __device__ __forceinline__ void release(Shared<Kernel>& s, uint32_t stage, uint3
   }
 }
 
-// Products of a step are in flight while those of the step before end, whose stage is then free.
+// The products of a task. Those of a step are in flight while those of the step before end, whose stage is
+// then free.
+template <class Kernel>
+__device__ __forceinline__ auto multiply_steps(Shared<Kernel>& s, RingPlace<Kernel::kStages>& at,
+                                               uint32_t steps, const warpgroup::Place& place) {
+  using Sums = typename Kernel::Sums;
+  warpgroup::InFlight<Sums> products(warpgroup::zeros<Sums>());
+  uint32_t before = at.at;
+  ptx::mbarrier_wait(&s.landed[at.at], at.parity);
+  products = Kernel::compute(std::move(products), s.stages[at.at], place);
+  at.advance();
+#pragma unroll 1
+  for (uint32_t step = 1; step < steps; ++step) {
+    ptx::mbarrier_wait(&s.landed[at.at], at.parity);
+    products = Kernel::compute(std::move(products), s.stages[at.at], place);
+    products.template wait_but<1>();
+    release(s, before, place.lane);
+    before = at.at;
+    at.advance();
+  }
+  Sums sums = std::move(products).wait();
+  release(s, before, place.lane);
+  return sums;
+}
+// The same for left operands in registers, which products in flight read: another warpgroup's products run
+// while this one loads them.
+template <class Kernel>
+requires(!KeepsInFlight<Kernel>) __device__ __forceinline__
+    auto multiply_steps(Shared<Kernel>& s, RingPlace<Kernel::kStages>& at, uint32_t steps,
+                        const warpgroup::Place& place) {
+  using Sums = typename Kernel::Sums;
+  Sums sums = warpgroup::zeros<Sums>();
+#pragma unroll 1
+  for (uint32_t step = 0; step < steps; ++step) {
+    ptx::mbarrier_wait(&s.landed[at.at], at.parity);
+    warpgroup::InFlight<Sums> begun(std::move(sums));
+    sums = Kernel::compute(std::move(begun), s.stages[at.at], place).wait();
+    release(s, at.at, place.lane);
+    at.advance();
+  }
+  return sums;
+}
+
 template <class Kernel>
 __device__ __forceinline__ void multiply_stages(const typename Kernel::Globals& globals, Shared<Kernel>& s,
                                                 const warpgroup::Place& place) {
-  using Sums = typename Kernel::Sums;
   const Share<Kernel> share(globals);
   RingPlace<Kernel::kStages> at(0);
 #pragma unroll 1
   for (uint32_t index = share.first; index < share.tasks; index += share.stride) {
     const typename Kernel::Task task = Kernel::task(globals, index, share.block);
-    const uint32_t steps = Kernel::steps(globals, task);
-    warpgroup::InFlight<Sums> products(warpgroup::zeros<Sums>());
-    uint32_t before = at.at;
-    ptx::mbarrier_wait(&s.landed[at.at], at.parity);
-    products = Kernel::compute(std::move(products), s.stages[at.at], place);
-    at.advance();
-#pragma unroll 1
-    for (uint32_t step = 1; step < steps; ++step) {
-      ptx::mbarrier_wait(&s.landed[at.at], at.parity);
-      products = Kernel::compute(std::move(products), s.stages[at.at], place);
-      products.template wait_but<1>();
-      release(s, before, place.lane);
-      before = at.at;
-      at.advance();
-    }
-    Sums sums = std::move(products).wait();
-    release(s, before, place.lane);
+    typename Kernel::Sums sums = multiply_steps<Kernel>(s, at, Kernel::steps(globals, task), place);
     Kernel::finish(globals, task, sums, s.scratch, place);
   }
   if (place.leads()) ptx::wait_stores<0>();  // those of finish()
@@ -276,6 +310,8 @@ __global__ void __launch_bounds__(kThreads<Kernel>, 1)
   } else {
     __syncthreads();
   }
+  ptx::wait_for_kernels_before();
+  ptx::let_next_kernel_start();
   if (warp < kServiceWarps) {
     ptx::set_max_registers_down<Registers<Kernel>::kService>();
     if (threadIdx.x == kLoaderWarp * kWarpThreads) load_stages(globals, s);
@@ -300,9 +336,10 @@ __global__ void __launch_bounds__(kThreads<Kernel>, 1)
 }  // namespace detail
 
 // Begins the kernel in `stream`, on all SMs of the current GPU or fewer if there are fewer tasks; nothing if
-// there is none. Throws Error(kRuntime) if CUDA refuses the launch.
+// there is none. `overlaps`: its blocks start while the kernel before in the stream ends, and wait for that
+// before they access global memory. Throws Error(kRuntime) if CUDA refuses the launch.
 template <class Kernel>
-void launch(const typename Kernel::Globals& globals, cudaStream_t stream) {
+void launch(const typename Kernel::Globals& globals, cudaStream_t stream, bool overlaps = true) {
   static_assert(Kernel::kStages >= 2, "a pipeline has two stages or more");
   static_assert(Kernel::kBlocks == 1 || Kernel::kBlocks == 2, "a cluster has one block or two");
   static_assert(Kernel::kBlocks == 1 || !detail::Stores<Kernel>,
@@ -312,23 +349,12 @@ void launch(const typename Kernel::Globals& globals, cudaStream_t stream) {
   static_assert(kBytes <= kMostBytes, "the stages and the scratch memory do not fit in shared memory");
   const uint32_t tasks = Kernel::tasks(globals);
   if (tasks == 0) return;
-  int device = 0, sms = 0;
-  SERVAL_CUDA_CHECK(cudaGetDevice(&device));
-  SERVAL_CUDA_CHECK(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device));
   SERVAL_CUDA_CHECK(
       cudaFuncSetAttribute(detail::run<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize, int{kBytes}));
-  cudaLaunchAttribute cluster{};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim.x = Kernel::kBlocks;
-  cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = std::min(static_cast<uint32_t>(sms) / Kernel::kBlocks, tasks) * Kernel::kBlocks;
-  config.blockDim = detail::kThreads<Kernel>;
-  config.dynamicSmemBytes = kBytes;
-  config.stream = stream;
-  config.attrs = &cluster;
-  config.numAttrs = 1;
-  SERVAL_CUDA_CHECK(cudaLaunchKernelEx(&config, detail::run<Kernel>, globals));
+  const uint32_t clusters = std::min(sm_count() / Kernel::kBlocks, tasks);
+  tiles::launch(detail::run<Kernel>,
+                {clusters * Kernel::kBlocks, detail::kThreads<Kernel>, kBytes, Kernel::kBlocks, overlaps},
+                globals, stream);
 }
 
 }  // namespace serval::tiles::pipeline
