@@ -1,4 +1,6 @@
 // The norms of kernels/residual_norm.h against their formulas in double.
+#include <cstring>
+
 #include "kernels/residual_norm.h"
 #include "tests/kernels/reference.cuh"
 
@@ -86,6 +88,26 @@ TEST(ResidualNorm, GivesTheSameBitsInEveryRun) {
     const Results first = run(c, centred);
     for (int again = 0; again < 3; ++again) EXPECT_TRUE(run(c, centred) == first);
   }
+}
+TEST(ResidualNorm, WorksInPlace) {
+  SERVAL_NEEDS_GPU();
+  Random random(5);
+  const Case c(3001, 4096, random);
+  const Results want = run(c, false);
+  const DeviceArray<Bf16> x{std::span<const Bf16>(c.x)}, residual{std::span<const Bf16>(c.residual)},
+      weight{std::span<const Bf16>(c.weight)};
+  auto* const sum = reinterpret_cast<uint16_t*>(residual.data());
+  auto* const out = reinterpret_cast<uint16_t*>(x.data());
+  kernels::residual_rms_norm({out, sum, reinterpret_cast<const uint16_t*>(weight.data()), nullptr, sum, out,
+                              c.rows, c.width, kEpsilon},
+                             nullptr);
+  SERVAL_CUDA_CHECK(cudaDeviceSynchronize());
+  const auto expect = [](const DeviceArray<Bf16>& got, const std::vector<uint16_t>& words) {
+    const std::vector<Bf16> all = got.download();
+    EXPECT_EQ(std::memcmp(all.data(), words.data(), words.size() * sizeof(uint16_t)), 0);
+  };
+  expect(residual, want.sum);
+  expect(x, want.out);
 }
 TEST(ResidualNorm, RefusesWidthsThatItHasNoRoomFor) {
   auto* p = reinterpret_cast<uint16_t*>(4096);

@@ -131,6 +131,21 @@ __device__ __forceinline__ float2 load_constant(const float2* p) {
   return v;
 }
 
+// Loads and stores of data that is used once: it does not stay in L1, and L2 evicts it first.
+__device__ __forceinline__ uint4 load_streaming(const uint4* p) {
+  uint4 v;
+  asm volatile("ld.global.cs.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(p)
+               : "memory");
+  return v;
+}
+__device__ __forceinline__ void store_streaming(uint4* p, const uint4& value) {
+  asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(value.x), "r"(value.y),
+               "r"(value.z), "r"(value.w)
+               : "memory");
+}
+
 // --- shared memory between the warps of a block
 __device__ __forceinline__ uint32_t shared_load_acquire(const uint32_t* p) {
   uint32_t v;
