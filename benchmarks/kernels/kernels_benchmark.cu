@@ -10,8 +10,9 @@
 #include "benchmarks/kernels/gemm_libraries.h"
 #include "benchmarks/kernels/in_turn.h"
 #include "kernels/gemm_launch.cuh"
-#include "kernels/residual_norm.h"
-#include "kernels/rotary.h"
+#include "kernels/residual_norm.cuh"
+#include "kernels/residual_norm_staged.cuh"
+#include "kernels/rotary_staged.cuh"
 #include "vm/base/bf16.h"
 #include "vm/base/e4m3.h"
 #include "vm/device/device_array.h"
@@ -62,111 +63,185 @@ double difference(const DeviceArray<uint16_t>& a, const DeviceArray<uint16_t>& b
   return most / std::sqrt(squares / static_cast<double>(count));
 }
 
-void print_gemm(const char* name, const GemmShape& s, const std::vector<std::string>& names,
-                const std::vector<double>& ms, double different) {
+// Named pieces of work.
+struct Candidates {
+  std::vector<std::string> names;
+  std::vector<Work> works;
+
+  void add(const std::string& name, Work work) {
+    names.push_back(name);
+    works.push_back(std::move(work));
+  }
+};
+// A line for each product; the last `libraries` of them are the reference.
+void print_gemm(const char* type, const GemmShape& s, const Candidates& candidates,
+                const std::vector<double>& ms, size_t libraries) {
   const double operations = 2.0 * s.m * s.n * s.k;
-  double best = INFINITY;
-  for (size_t i = 2; i < ms.size(); ++i) best = std::min(best, ms[i]);
-  std::printf("%s %6u x %6u x %6u:", name, s.m, s.n, s.k);
-  for (size_t i = 0; i < ms.size(); ++i)
-    std::printf("  %s %6.1f", names[i].c_str(), operations / ms[i] * 1e-9);
-  std::printf(" TFLOP/s; ratio to cuBLAS %.3f; difference %.4f\n", best / ms[0], different);
+  const double best = *std::min_element(ms.end() - static_cast<ptrdiff_t>(libraries), ms.end());
+  for (size_t i = 0; i < ms.size(); ++i) {
+    std::printf("%s %5u x %5u x %5u  %-30s %7.1f TFLOP/s, ratio to cuBLAS %.3f\n", type, s.m, s.n, s.k,
+                candidates.names[i].c_str(), operations / ms[i] * 1e-9, best / ms[i]);
+  }
   std::fflush(stdout);
 }
+// Power decides the speed of large products.
+constexpr Pace kSteady = {.timed_ms = 60, .lead_in_ms = 60, .rounds = 7};
 
+// Operands and results of a product.
 template <class Element>
-void launch_ours(const Element* a, const Element* b, uint16_t* c, const GemmShape& s, bool clusters,
-                 cudaStream_t stream) {
-  using T = std::conditional_t<sizeof(Element) == 1, tiles::E4m3, tiles::Bf16>;
-  const auto *left = reinterpret_cast<const T*>(a), *right = reinterpret_cast<const T*>(b);
-  auto* out = reinterpret_cast<tiles::Bf16*>(c);
-  if (clusters) {
-    kernels::launch_gemm<T, 2>(left, right, out, 1, s, stream);
-  } else {
-    kernels::launch_gemm<T, 1>(left, right, out, 1, s, stream);
-  }
-}
+struct Product {
+  GemmShape shape;
+  DeviceArray<Element> a, b;
+  DeviceArray<uint16_t> c, reference;
 
-void time_bf16(const GemmShape& s) {
-  const auto a = random_array<uint16_t>(size_t{s.m} * s.k, 1),
-             b = random_array<uint16_t>(size_t{s.n} * s.k, 2);
-  const DeviceArray<uint16_t> c(size_t{s.m} * s.n), reference(size_t{s.m} * s.n);
-  const CublasBf16 cublas;
-  const auto ours = [&](bool clusters) {
-    return [&, clusters](cudaStream_t stream) {
-      launch_ours(a.data(), b.data(), c.data(), s, clusters, stream);
+  explicit Product(const GemmShape& s)
+      : shape(s),
+        a(random_array<Element>(size_t{s.m} * s.k, 1)),
+        b(random_array<Element>(size_t{s.n} * s.k, 2)),
+        c(size_t{s.m} * s.n),
+        reference(size_t{s.m} * s.n) {}
+
+  template <uint32_t kBlocks, bool kRegisters>
+  Work ours(bool overlaps) const {
+    using T = std::conditional_t<sizeof(Element) == 1, tiles::E4m3, tiles::Bf16>;
+    return [this, overlaps](cudaStream_t stream) {
+      kernels::launch_gemm<T, kBlocks, kRegisters>(
+          reinterpret_cast<const T*>(a.data()), reinterpret_cast<const T*>(b.data()),
+          reinterpret_cast<tiles::Bf16*>(c.data()), 1, shape, stream, overlaps);
     };
-  };
-  const std::vector<double> ms = in_turn({ours(true), ours(false), [&](cudaStream_t stream) {
-                                            cublas.run(a.data(), b.data(), reference.data(), s, stream);
-                                          }});
-  print_gemm("bf16", s, {"clusters", "single", "cuBLAS"}, ms, difference(c, reference));
-}
-
-void time_e4m3(const GemmShape& s) {
-  const auto a = random_array<uint8_t>(size_t{s.m} * s.k, 1), b = random_array<uint8_t>(size_t{s.n} * s.k, 2);
-  const DeviceArray<uint16_t> c(size_t{s.m} * s.n), reference(size_t{s.m} * s.n);
-  const CublasLtE4m3 fast(s, true), slow(s, false);
-  std::vector<Work> works;
-  std::vector<std::string> names;
-  for (const bool clusters : {true, false}) {
-    works.push_back([&, clusters](cudaStream_t stream) {
-      launch_ours(a.data(), b.data(), c.data(), s, clusters, stream);
-    });
-    names.emplace_back(clusters ? "clusters" : "single");
   }
-  for (const auto& [library, name] : {std::pair{&fast, "fast"}, {&slow, "slow"}}) {
-    for (size_t i = 0; i < library->algorithms(); ++i) {
-      works.push_back([&, library = library, i](cudaStream_t stream) {
-        library->run(a.data(), b.data(), reference.data(), i, stream);
-      });
-      names.push_back(name + std::to_string(i));
+  // Runs each of ours and prints how far its results are from the reference.
+  void compare(const Candidates& all, const Work& library, size_t libraries) const {
+    const CudaStream stream;
+    library(stream.get());
+    for (size_t i = 0; i + libraries < all.works.size(); ++i) {
+      SERVAL_CUDA_CHECK(cudaMemset(c.data(), 0xFF, c.size() * sizeof(uint16_t)));
+      all.works[i](stream.get());
+      SERVAL_CUDA_CHECK(cudaDeviceSynchronize());
+      std::printf("  %s: difference %.4f\n", all.names[i].c_str(), difference(c, reference));
     }
   }
-  const std::vector<double> ms = in_turn(works, 20);
-  print_gemm("e4m3", s, names, ms, difference(c, reference));
+};
+
+void time_bf16(const GemmShape& s) {
+  const Product<uint16_t> product(s);
+  const CublasBf16 cublas;
+  Candidates all;
+  all.add("clusters", product.ours<2, false>(true));
+  all.add("clusters, no overlap", product.ours<2, false>(false));
+  all.add("single", product.ours<1, false>(true));
+  all.add("cuBLAS", [&](cudaStream_t stream) {
+    cublas.run(product.a.data(), product.b.data(), product.reference.data(), s, stream);
+  });
+  product.compare(all, all.works.back(), 1);
+  print_gemm("bf16", s, all, in_turn(all.works, kSteady), 1);
 }
 
-// Prints the time of work that moves `bytes`, and of a copy that reads and writes as many.
-void time_against_copy(const std::string& name, size_t bytes, const Work& work) {
+// Adds the fastest of the library's algorithms.
+void add_best(const CublasLtE4m3& library, const char* name, const Product<uint8_t>& product,
+              Candidates& to) {
+  std::vector<Work> works;
+  for (size_t i = 0; i < library.algorithms(); ++i) {
+    works.emplace_back([&library, &product, i](cudaStream_t stream) {
+      library.run(product.a.data(), product.b.data(), product.reference.data(), i, stream);
+    });
+  }
+  const std::vector<double> ms = in_turn(works, {.timed_ms = 25, .lead_in_ms = 25, .rounds = 3});
+  const auto best = static_cast<size_t>(std::min_element(ms.begin(), ms.end()) - ms.begin());
+  to.add("cublasLt " + std::string(name) + ", algorithm " + std::to_string(best) + " of " +
+             std::to_string(works.size()),
+         works[best]);
+}
+void time_e4m3(const GemmShape& s) {
+  const Product<uint8_t> product(s);
+  const CublasLtE4m3 fast(s, true), slow(s, false);
+  Candidates all;
+  all.add("registers, clusters", product.ours<2, true>(true));
+  all.add("registers, single", product.ours<1, true>(true));
+  all.add("clusters", product.ours<2, false>(true));
+  all.add("single", product.ours<1, false>(true));
+  all.add("single, no overlap", product.ours<1, false>(false));
+  add_best(fast, "fast sums", product, all);
+  add_best(slow, "slow sums", product, all);
+  product.compare(all, all.works.back(), 2);
+  print_gemm("e4m3", s, all, in_turn(all.works, kSteady), 2);
+}
+
+// Prints for each candidate the time of work that moves `bytes`, and that of a copy of as many.
+void time_against_copy(const std::string& name, size_t bytes, Candidates all) {
   const size_t half = bytes / 2;
   const DeviceArray<std::byte> from(half), to(half);
-  const std::vector<double> ms = in_turn(
-      {work, [&](cudaStream_t stream) {
-         SERVAL_CUDA_CHECK(cudaMemcpyAsync(to.data(), from.data(), half, cudaMemcpyDeviceToDevice, stream));
-       }});
-  const double moved = static_cast<double>(bytes);
-  std::printf("%-40s %8.1f us, %5.0f GB/s; copy %5.0f GB/s; ratio to the copy %.3f\n", name.c_str(),
-              ms[0] * 1e3, moved / ms[0] * 1e-6, moved / ms[1] * 1e-6, ms[1] / ms[0]);
+  all.add("copy", [&](cudaStream_t stream) {
+    SERVAL_CUDA_CHECK(cudaMemcpyAsync(to.data(), from.data(), half, cudaMemcpyDeviceToDevice, stream));
+  });
+  const std::vector<double> ms = in_turn(all.works);
+  for (size_t i = 0; i < ms.size(); ++i) {
+    std::printf("%-34s %-28s %8.1f us, %5.0f GB/s; ratio to the copy %.3f\n", name.c_str(),
+                all.names[i].c_str(), ms[i] * 1e3, static_cast<double>(bytes) / ms[i] * 1e-6,
+                ms.back() / ms[i]);
+  }
   std::fflush(stdout);
 }
 
+template <uint32_t kHeadDim>
+Candidates rotary_candidates(const kernels::RotaryArguments& g) {
+  using kernels::launch_rotary;
+  Candidates all;
+  all.add("8 a thread", [g](cudaStream_t s) { launch_rotary<kHeadDim, 8, false>(g, s); });
+  all.add("8 a thread, no overlap", [g](cudaStream_t s) { launch_rotary<kHeadDim, 8, false>(g, s, false); });
+  all.add("8 a thread, streaming stores", [g](cudaStream_t s) { launch_rotary<kHeadDim, 8, true>(g, s); });
+  all.add("4 a thread", [g](cudaStream_t s) { launch_rotary<kHeadDim, 4, false>(g, s); });
+  all.add("4 a thread, streaming stores", [g](cudaStream_t s) { launch_rotary<kHeadDim, 4, true>(g, s); });
+  all.add("pipeline", [g](cudaStream_t s) {
+    tiles::pipeline::launch<kernels::StagedRotary<kHeadDim>>(
+        {reinterpret_cast<const std::byte*>(g.x), reinterpret_cast<std::byte*>(g.out), g.cos, g.sin,
+         g.vectors, g.heads, g.positions},
+        s);
+  });
+  return all;
+}
 void time_rotary(kernels::RotaryShape s) {
   const size_t count = size_t{s.tokens} * s.heads * s.head_dim;
   const size_t angles = size_t{s.positions} * s.head_dim / 2;
   const auto x = random_array<uint16_t>(count, 1);
   const auto cos = random_array<float>(angles, 2), sin = random_array<float>(angles, 3);
   const DeviceArray<uint16_t> out(count);
+  const kernels::RotaryArguments g{reinterpret_cast<const uint4*>(x.data()),
+                                   reinterpret_cast<uint4*>(out.data()),
+                                   cos.data(),
+                                   sin.data(),
+                                   s.tokens * s.heads,
+                                   s.heads,
+                                   s.positions};
   time_against_copy("rotary " + std::to_string(s.tokens) + " x " + std::to_string(s.heads) + " x " +
                         std::to_string(s.head_dim),
-                    2 * count * sizeof(uint16_t), [&](cudaStream_t stream) {
-                      kernels::rotary(x.data(), cos.data(), sin.data(), out.data(), s, stream);
-                    });
+                    2 * count * sizeof(uint16_t),
+                    s.head_dim == 64 ? rotary_candidates<64>(g) : rotary_candidates<128>(g));
 }
 
-void time_norm(uint32_t rows, uint32_t width, bool centred) {
+template <bool kCentred>
+void time_norm(uint32_t rows, uint32_t width) {
+  using kernels::launch_norm;
   const size_t count = size_t{rows} * width;
   const auto x = random_array<uint16_t>(count, 1), residual = random_array<uint16_t>(count, 2);
   const auto weight = random_array<uint16_t>(width, 3), bias = random_array<uint16_t>(width, 4);
   const DeviceArray<uint16_t> sum(count), out(count);
-  const kernels::ResidualNorm arguments{
-      x.data(), residual.data(), weight.data(), bias.data(), sum.data(), out.data(), rows, width, 1e-5F};
-  time_against_copy((centred ? "residual + layer norm " : "residual + RMS norm ") + std::to_string(rows) +
-                        " x " + std::to_string(width),
-                    4 * count * sizeof(uint16_t), [&](cudaStream_t stream) {
-                      (centred ? kernels::residual_layer_norm : kernels::residual_rms_norm)(arguments,
-                                                                                            stream);
-                    });
+  const kernels::ResidualNorm g{x.data(), residual.data(), weight.data(), bias.data(), sum.data(), out.data(),
+                                rows,     width,           1e-5F};
+  Candidates all;
+  all.add("ahead", [&](cudaStream_t s) { launch_norm<kCentred, true, false>(g, s); });
+  all.add("ahead, streaming stores", [&](cudaStream_t s) { launch_norm<kCentred, true, true>(g, s); });
+  all.add("a row a block", [&](cudaStream_t s) { launch_norm<kCentred, false, false>(g, s); });
+  all.add("a row a block, str. stores", [&](cudaStream_t s) { launch_norm<kCentred, false, true>(g, s); });
+  all.add("pipeline", [&](cudaStream_t s) {
+    if (width <= 1024) return tiles::pipeline::launch<kernels::StagedNorm<kCentred, 1>>(g, s);
+    if (width <= 2048) return tiles::pipeline::launch<kernels::StagedNorm<kCentred, 2>>(g, s);
+    if (width <= 4096) return tiles::pipeline::launch<kernels::StagedNorm<kCentred, 4>>(g, s);
+    tiles::pipeline::launch<kernels::StagedNorm<kCentred, 8>>(g, s);
+  });
+  time_against_copy(
+      (kCentred ? "layer norm " : "RMS norm ") + std::to_string(rows) + " x " + std::to_string(width),
+      4 * count * sizeof(uint16_t), all);
 }
 
 void run_all(const std::vector<std::string>& names) {
@@ -186,10 +261,8 @@ void run_all(const std::vector<std::string>& names) {
     time_rotary({8192, 32, 128, 8192});
   }
   if (wanted("norm")) {
-    for (const bool centred : {false, true}) {
-      for (const uint32_t width : {1024U, 2048U, 4096U, 8192U})
-        time_norm((256U << 20) / width, width, centred);
-    }
+    for (const uint32_t width : {1024U, 2048U, 4096U, 8192U}) time_norm<false>((256U << 20) / width, width);
+    for (const uint32_t width : {1024U, 4096U, 8192U}) time_norm<true>((256U << 20) / width, width);
   }
 }
 
