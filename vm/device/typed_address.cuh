@@ -17,10 +17,11 @@ __device__ __forceinline__ uint32_t weight_type_of(const std::byte* images) {
 __device__ __forceinline__ const std::byte* without_weight_type(const std::byte* images) {
   return reinterpret_cast<const std::byte*>(reinterpret_cast<uint64_t>(images) & ~kWeightTypeBits);
 }
-// Of any address in a product's input.
+// True if the product's input with this address, that of any of its elements, is in fp16.
 __device__ __forceinline__ bool is_fp16(const std::byte* address) {
   return (reinterpret_cast<uint64_t>(address) & kFp16Bit) != 0;
 }
+// The plain address.
 template <class T>
 __device__ __forceinline__ T* without_type(T* address) {
   return reinterpret_cast<T*>(reinterpret_cast<uint64_t>(address) & ~kFp16Bit);

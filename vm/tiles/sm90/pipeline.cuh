@@ -62,7 +62,7 @@ struct Landing {
                                        uint32_t col) const {
     ptx::tensor_load(dst.data, &src, row, col, landed);
   }
-  // The same place in both blocks of a cluster = the matrix at (row, col).
+  // Loads the tile at (row, col) of the matrix to the same place in both blocks of a cluster.
   template <class Tile>
   __device__ __forceinline__ void load_to_both(Tile& dst, const TensorMap<Tile>& src, uint32_t row,
                                                uint32_t col) const {
@@ -238,8 +238,8 @@ __device__ __forceinline__ auto multiply_steps(Shared<Kernel>& s, RingPlace<Kern
   release(s, before, place.lane);
   return sums;
 }
-// The same for left operands in registers, which products in flight read: another warpgroup's products run
-// while this one loads them.
+// Left operands in registers are read by products in flight, so a step's products end before the next
+// operands are loaded. Another warpgroup's products run meanwhile.
 template <class Kernel>
 requires(!KeepsInFlight<Kernel>) __device__ __forceinline__
     auto multiply_steps(Shared<Kernel>& s, RingPlace<Kernel::kStages>& at, uint32_t steps,
