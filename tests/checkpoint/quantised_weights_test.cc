@@ -72,12 +72,7 @@ class QuantisedModel {
     std::erase_if(tensors_, [&](const TestTensor& tensor) { return tensor.name == name; });
   }
 
-  void write(const TempDir& dir) const {
-    json config = json::parse(tiny_config_json(true));
-    config["quantization_config"] = config_;
-    dir.write("config.json", config.dump());
-    dir.write("model.safetensors", safetensors_file(tensors_));
-  }
+  void write(const TempDir& dir) const { write_quantised_tiny_model(dir, config_, tensors_); }
   std::vector<float> loaded(NotFinite not_finite = NotFinite::kRefused) const {
     const TempDir dir;
     write(dir);

@@ -146,12 +146,7 @@ class Fp8Model {
       if (plain.name == module + ".weight") tensor(plain.name) = plain;
   }
 
-  void write(const TempDir& dir) const {
-    json config = json::parse(tiny_config_json(tied_));
-    config["quantization_config"] = config_;
-    dir.write("config.json", config.dump());
-    dir.write("model.safetensors", safetensors_file(tensors_));
-  }
+  void write(const TempDir& dir) const { write_quantised_tiny_model(dir, config_, tensors_, tied_); }
   StoredFormats formats() const {
     const TempDir dir;
     write(dir);

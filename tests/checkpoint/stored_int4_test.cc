@@ -55,12 +55,7 @@ class PackedModel {
     for (size_t i = 0; i < 64; ++i) set_scale(i, factor * scale_of(i));
   }
 
-  void write(const TempDir& dir) const {
-    json config = json::parse(tiny_config_json(true));
-    config["quantization_config"] = config_;
-    dir.write("config.json", config.dump());
-    dir.write("model.safetensors", safetensors_file(tensors_));
-  }
+  void write(const TempDir& dir) const { write_quantised_tiny_model(dir, config_, tensors_); }
   StoredFormats formats() const {
     const TempDir dir;
     write(dir);

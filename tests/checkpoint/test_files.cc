@@ -5,6 +5,7 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "nlohmann/json.hpp"
 
 #include "models/llama/graph.h"
 #include "tests/llama/configs.h"
@@ -88,6 +89,14 @@ std::vector<TestTensor> tiny_tensors(const std::string& dtype, bool tied) {
     tensors.push_back(tensor);
   }
   return tensors;
+}
+
+void write_quantised_tiny_model(const TempDir& dir, const nlohmann::json& quantisation,
+                                const std::vector<TestTensor>& tensors, bool tied) {
+  nlohmann::json config = nlohmann::json::parse(tiny_config_json(tied));
+  config["quantization_config"] = quantisation;
+  dir.write("config.json", config.dump());
+  dir.write("model.safetensors", safetensors_file(tensors));
 }
 
 std::string error_of(const std::function<void()>& action, ErrorKind kind) {

@@ -12,6 +12,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "nlohmann/json_fwd.hpp"
 
 #include "models/llama/config.h"
 #include "vm/base/error.h"
@@ -61,6 +62,10 @@ float tiny_value(std::string_view tensor, size_t index);
 
 // All tensors of the tiny model in `dtype`.
 std::vector<TestTensor> tiny_tensors(const std::string& dtype, bool tied = true);
+
+// Writes config.json with `quantisation` as its quantization_config, and model.safetensors.
+void write_quantised_tiny_model(const TempDir& dir, const nlohmann::json& quantisation,
+                                const std::vector<TestTensor>& tensors, bool tied = true);
 
 // Runs `action` and returns the message of its serval::Error. Fails the test if it throws none, or if the
 // message has more than one line.
