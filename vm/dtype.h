@@ -13,8 +13,10 @@ enum class DType : uint8_t {
   kF32 = 1,
   kI32 = 2,
   kBytes = 3,
-  kF16 = 4,   // inputs of products with weights in codes
-  kE4M3 = 5,  // weights: codes of 8 bits, with a scale for each row (vm/layout/e4m3_rows.h)
+  kF16 = 4,  // inputs of products with weights in codes
+  // Weights, and inputs of products of such weights: codes of 8 bits, with a scale for each row
+  // (vm/layout/e4m3_rows.h).
+  kE4M3 = 5,
   // Weights: integers of 4 bits in groups of 32, 64 or 128 columns of a row (vm/layout/int4_rows.h).
   kInt4G32 = 6,
   kInt4G64 = 7,
@@ -38,11 +40,11 @@ constexpr uint32_t group_of(DType type) {
 constexpr bool is_int4(DType type) {
   return group_of(type) != 0;
 }
-// True for weights that are codes with scales. They are multiplied with activations in fp16.
+// True for weights that are codes with scales.
 constexpr bool has_codes(DType type) {
   return type == DType::kE4M3 || is_int4(type);
 }
-// The type of a product's input, given that of its weights.
+// The type of a product's input, given that of its weights. e4m3 weights may also meet an input in e4m3.
 constexpr DType input_of_weights(DType weights) {
   return has_codes(weights) ? DType::kF16 : DType::kBF16;
 }

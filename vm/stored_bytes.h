@@ -1,11 +1,12 @@
-// Sizes of tensors in a GPU's memory, by image and storage type. Page images hold weights; activation and
-// slab images hold elements of 16 bits.
+// Sizes of tensors in a GPU's memory, by image and storage type. Page images hold weights, activation images
+// elements of 16 bits, slab images elements of 16 bits or e4m3 with scales.
 #pragma once
 
 #include <cstdint>
 
 #include "vm/layout/activation_image.h"
 #include "vm/layout/e4m3_image.h"
+#include "vm/layout/e4m3_slab_image.h"
 #include "vm/layout/int4_image.h"
 #include "vm/layout/page_image.h"
 #include "vm/layout/slab_image.h"
@@ -27,7 +28,8 @@ constexpr uint64_t stored_bytes(const Tensor& tensor) {
     case Image::kActivation:
       return activation_image::bytes(rows, cols);
     case Image::kSlabs:
-      return slab_image::bytes(rows, cols);
+      return tensor.dtype == DType::kE4M3 ? e4m3_slab_image::bytes(rows, cols)
+                                          : slab_image::bytes(rows, cols);
     case Image::kRowMajor:
     case Image::kKvBlocks:
       return tensor.bytes();

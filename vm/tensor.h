@@ -72,6 +72,11 @@ struct Tensor {
   friend bool operator==(const Tensor&, const Tensor&) = default;
 };
 
+// True for activations that are codes with a scale for each row (vm/layout/e4m3_rows.h).
+inline bool has_input_scales(const Tensor& tensor) {
+  return tensor.kind == TensorKind::kActivation && tensor.dtype == DType::kE4M3;
+}
+
 // True if two tensors have the same shape, storage type, kind and image.
 inline bool same_layout(const Tensor& a, const Tensor& b) {
   return a.rows == b.rows && a.cols == b.cols && a.dtype == b.dtype && a.kind == b.kind && a.image == b.image;

@@ -4,17 +4,11 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "vm/base/e4m3.h"
 #include "vm/base/int4.h"
 #include "vm/dtype.h"
 
 namespace serval {
-
-// The scale of a row of e4m3 whose largest magnitude is `largest`: that element becomes the largest e4m3,
-// 448. A row of zeros has scale 1.
-constexpr float e4m3_scale(float largest) {
-  constexpr float kLargestE4M3 = 448;
-  return largest > 0 ? largest / kLargestE4M3 : 1;
-}
 
 // The scale of a row of 4-bit integers: the largest power of two that is not larger than the row's largest
 // magnitude, so that the scales of its groups are normal fp16 numbers. A row of zeros has scale 1.

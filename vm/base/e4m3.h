@@ -43,6 +43,13 @@ constexpr uint8_t float_to_e4m3(float value) noexcept {
   return static_cast<uint8_t>(sign | ((rebiased + 0x7FFFF + (rebiased >> 20 & 1)) >> 20));
 }
 
+// The scale of a row of e4m3 whose largest magnitude is `largest`: that element becomes the largest e4m3,
+// 448. A row of zeros has scale 1.
+constexpr float e4m3_scale(float largest) noexcept {
+  constexpr float kLargestE4M3 = 448;
+  return largest > 0 ? largest / kLargestE4M3 : 1;
+}
+
 constexpr std::array<float, 256> make_e4m3_values() {
   std::array<float, 256> values{};
   for (size_t i = 0; i < values.size(); ++i) values[i] = e4m3_to_float(static_cast<uint8_t>(i));
