@@ -68,6 +68,7 @@ std::string format_error(const Program& program, const Op& op) {
   for (const auto operand : Op::kWeights) {
     if (tensor(operand).dtype != first.dtype) return refusal(operand, first.dtype);
   }
+  if (first.dtype == DType::kE4M3 && has_input_scales(tensor(Op::kInput))) return "";
   const DType of_input = input_of_weights(first.dtype);
   return tensor(Op::kInput).dtype == of_input ? std::string() : refusal(Op::kInput, of_input);
 }
@@ -215,6 +216,17 @@ bool has_head_norms(const Program& program) {
            i.opcode == static_cast<uint16_t>(Opcode::kQkNormRope);
   });
 }
+bool has_input_scales(const Program& program) {
+  const auto is_one = [](const Tensor& tensor) { return has_input_scales(tensor); };
+  if (std::ranges::none_of(program.tensors, is_one)) return false;
+  return std::ranges::any_of(program.instructions, [&](const Instruction& instruction) {
+    bool found = false;
+    for_own_tensors(program.tensors, instruction,
+                    [&](const FieldInfo&, const Tensor& tensor) { found |= has_input_scales(tensor); });
+    return found;
+  });
+}
+
 bool has_pooling(const Program& program) {
   return std::ranges::any_of(program.instructions, [](const Instruction& i) {
     return i.opcode == static_cast<uint16_t>(Opcode::kPool);

@@ -99,6 +99,8 @@ void for_own_tensors(std::span<const Tensor> tensors, const Instruction& instruc
 uint32_t device_of(std::span<const Tensor> tensors, const Instruction& instruction);
 // True if the program has instructions for models with norms of the heads of Q and K.
 bool has_head_norms(const Program& program);
+// True if the program has products, or their inputs, in e4m3 with scales.
+bool has_input_scales(const Program& program);
 // True if the program pools hidden states.
 bool has_pooling(const Program& program);
 // True if the program multiplies gate and up in wide tiles

@@ -6,6 +6,7 @@
 
 #include "instructions/common/column_parts.h"
 #include "instructions/common/slices.h"
+#include "vm/layout/e4m3_slab_image.h"
 #include "vm/layout/kv_cache.h"
 #include "vm/layout/units.h"
 #include "vm/state/adjustments.h"
@@ -124,15 +125,31 @@ void OperandCheck::activation(const char* operand, TensorId id, DType dtype, uin
 
 void OperandCheck::product_input(const char* operand, TensorId id, uint64_t cols) {
   // fp16 if the weights are codes.
-  tensor(operand, id,
-         activation_of(dtype_or(id, DType::kF16, DType::kBF16), program_.limits.rows, cols,
-                       product_image(program_.order)));
+  image_of_rows(operand, id, dtype_or(id, DType::kF16, DType::kBF16), cols);
+}
+
+void OperandCheck::input_of_product(const char* operand, TensorId id, uint64_t cols) {
+  const bool in_codes = program_.order == Order::kTile && id.index < program_.tensors.size() &&
+                        has_input_scales(program_.tensors[id.index]);
+  if (!in_codes) return product_input(operand, id, cols);
+  dimension(operand, cols, e4m3_slab_image::kColsOfSlab);
+  image_of_rows(operand, id, DType::kE4M3, cols);
+}
+
+void OperandCheck::image_of_rows(const char* operand, TensorId id, DType dtype, uint64_t cols) {
+  tensor(operand, id, activation_of(dtype, program_.limits.rows, cols, product_image(program_.order)));
 }
 
 void OperandCheck::weighted_rows(TensorId weighted, TensorId squares, uint64_t hidden) {
   this->squares(squares, hidden);
   if (!ok()) return;
   product_input("weighted", weighted, hidden);
+}
+
+void OperandCheck::weighted_input(TensorId weighted, TensorId squares, uint64_t hidden) {
+  this->squares(squares, hidden);
+  if (!ok()) return;
+  input_of_product("weighted", weighted, hidden);
 }
 
 void OperandCheck::squares(TensorId squares, uint64_t hidden) {

@@ -54,9 +54,15 @@ class OperandCheck {
   void activation(const char* operand, TensorId id, DType dtype, uint64_t cols);
   // An activation of bf16 or fp16 that is a product's input, with the image of the program's order.
   void product_input(const char* operand, TensorId id, uint64_t cols);
+  // Likewise, as a product reads it: it may also be e4m3 in programs of tiles.
+  void input_of_product(const char* operand, TensorId id, uint64_t cols);
+  // An activation of this type with the image of a product's input.
+  void image_of_rows(const char* operand, TensorId id, DType dtype, uint64_t cols);
   // The normalised rows of `residual.h`: weighted [max_rows, hidden] of bf16 or fp16 and squares [max_rows,
   // hidden / square_cols] f32.
   void weighted_rows(TensorId weighted, TensorId squares, uint64_t hidden);
+  // Likewise, as a product reads them.
+  void weighted_input(TensorId weighted, TensorId squares, uint64_t hidden);
   // The squares alone.
   void squares(TensorId squares, uint64_t hidden);
   // An instance's rows among those that may want logits, and a tensor with a row for each of these.

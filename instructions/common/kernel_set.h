@@ -14,6 +14,7 @@ struct KernelSet {
   bool generates = true;    // kernels for programs that generate
   bool pools = true;        // kernels for programs that pool hidden states
   bool head_norms = false;  // among these, only kernels for models with norms of the heads of Q and K
+  bool w8a8 = false;        // among these, only kernels in which weights meet activations in e4m3
 };
 
 template <class Op>

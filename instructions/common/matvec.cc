@@ -5,6 +5,7 @@
 
 #include "instructions/common/each_cpu.h"
 #include "vm/base/bf16.h"
+#include "vm/base/e4m3.h"
 #include "vm/base/int4.h"
 #include "vm/layout/int4_rows.h"
 
@@ -377,8 +378,8 @@ Multiply<Weights> pick_multiply() {
 }
 #endif
 
-template <class Widen>
-void widen_row(const uint16_t* row, size_t cols, float* out, Widen widen) {
+template <class Element, class Widen>
+void widen_row(const Element* row, size_t cols, float* out, Widen widen) {
   const size_t whole = cols / kMatvecLanes * kMatvecLanes;
   for (size_t k = 0; k < whole; k += kMatvecLanes) {
     for (size_t i = 0; i < kHalf; ++i) {
@@ -405,6 +406,10 @@ void matvec_row(const uint16_t* row, size_t cols, float* out) {
 
 void matvec_row_of_fp16(const uint16_t* row, size_t cols, float* out) {
   widen_row(row, cols, out, [](uint16_t bits) { return fp16_to_float(bits); });
+}
+
+void matvec_row_of_e4m3(const uint8_t* codes, size_t cols, float* out) {
+  widen_row(codes, cols, out, [](uint8_t code) { return kE4M3Values[code]; });
 }
 
 void matvec(WeightRows weights, size_t num_outputs, size_t cols, const float* x, size_t num_rows, float* out,

@@ -24,6 +24,9 @@ void matvec_row(const uint16_t* row, size_t cols, float* out);
 // … a row of fp16.
 void matvec_row_of_fp16(const uint16_t* row, size_t cols, float* out);
 
+// … a row of e4m3, of the codes' values.
+void matvec_row_of_e4m3(const uint8_t* codes, size_t cols, float* out);
+
 // Rows of bf16 weights: row j is at data + j × stride.
 struct WeightRows {
   const uint16_t* data;
@@ -32,8 +35,8 @@ struct WeightRows {
 
 // out[r × out_stride + j] = Σ_k weights[j, k] × x[r, k], for j < num_outputs, r < num_rows and k < cols; row
 // r of x is what matvec_row() makes, at r × matvec_cols(cols). x holds values that are exact in bf16, or in
-// fp16 if the weights are exact in e4m3, so each product is exact in fp32 and fusing it with the addition
-// changes nothing. cols is a multiple of 16. Thread-safe.
+// fp16 or e4m3 if the weights are exact in e4m3, so each product is exact in fp32 and fusing it with the
+// addition changes nothing. cols is a multiple of 16. Thread-safe.
 void matvec(WeightRows weights, size_t num_outputs, size_t cols, const float* x, size_t num_rows, float* out,
             size_t out_stride);
 

@@ -8,6 +8,7 @@
 #include "instructions/common/residual.h"
 #include "vm/base/bf16.h"
 #include "vm/host/memory.h"
+#include "vm/layout/e4m3_rows.h"
 #include "vm/state/rows.h"
 
 namespace serval {
@@ -43,16 +44,38 @@ void blocks_of_rows(const Op& op, const HostMemory& m, const std::vector<Selecte
   }
 }
 
-// Columns [begin, begin + count) of the selected rows of a [max_rows, cols] tensor of bf16 or fp16, in the
-// layout of matvec().
+// Columns [begin, begin + count) of the selected rows of a [max_rows, cols] tensor of bf16, fp16 or e4m3, in
+// the layout of matvec(). Values of e4m3 are those of the codes, without the rows' scales.
 inline void load_rows(const HostMemory& m, TensorId tensor, const std::vector<SelectedRow>& rows, size_t cols,
                       size_t begin, size_t count, std::vector<float>& out) {
   out.resize(rows.size() * matvec_cols(count));
   for (size_t r = 0; r < rows.size(); ++r) {
+    if (m.dtype(tensor) == DType::kE4M3) {
+      matvec_row_of_e4m3(m.data<const uint8_t>(tensor) + rows[r].index * e4m3_rows::row_bytes(cols) + begin,
+                         count, out.data() + r * matvec_cols(count));
+      continue;
+    }
     const auto widen = m.dtype(tensor) == DType::kF16 ? matvec_row_of_fp16 : matvec_row;
     widen(m.data<const uint16_t>(tensor) + rows[r].index * cols + begin, count,
           out.data() + r * matvec_cols(count));
   }
+}
+
+// Multiplies each row of values [rows, …] by its scale.
+inline void scale_rows(const std::vector<float>& scales, std::vector<float>& values) {
+  if (scales.empty()) return;
+  const size_t cols = values.size() / scales.size();
+  for (size_t i = 0; i < values.size(); ++i) values[i] *= scales[i / cols];
+}
+
+// The scales of the selected rows of a product's input in e4m3; empty for other types.
+inline void load_input_scales(const HostMemory& m, TensorId input, const std::vector<SelectedRow>& rows,
+                              size_t cols, std::vector<float>& scales) {
+  scales.clear();
+  if (m.dtype(input) != DType::kE4M3) return;
+  for (const SelectedRow& r : rows)
+    scales.push_back(
+        e4m3_rows::scale_of(m.data<const uint8_t>(input) + r.index * e4m3_rows::row_bytes(cols), cols));
 }
 
 // RMS scale of a weighted row: products' sums are multiplied by it.
@@ -83,13 +106,9 @@ void load_weighted_rows(const HostMemory& m, const Op& op, const std::vector<Sel
                         std::vector<float>& x, std::vector<float>& scales) {
   load_rows(m, op.weighted, rows, op.hidden, 0, op.hidden, x);
   load_scales(m, op, rows, scales);
-}
-
-// Multiplies each row of values [rows, …] by its scale.
-inline void scale_rows(const std::vector<float>& scales, std::vector<float>& values) {
-  if (scales.empty()) return;
-  const size_t cols = values.size() / scales.size();
-  for (size_t i = 0; i < values.size(); ++i) values[i] *= scales[i / cols];
+  std::vector<float> of_input;
+  load_input_scales(m, op.weighted, rows, op.hidden, of_input);
+  scale_rows(of_input, scales);
 }
 
 // Stores columns [first, first + count) of row `row` of the residual, and what its next readers need.

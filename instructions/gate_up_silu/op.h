@@ -39,7 +39,8 @@ struct GateUpSilu {
 
   template <class V>
   static constexpr void fields(V&& v) {
-    v(&GateUpSilu::weighted, "weighted", "in [max_rows, hidden] bf16 or f16: residual * norm");
+    v(&GateUpSilu::weighted, "weighted",
+      "in [max_rows, hidden] bf16 or f16, or e4m3 with scales: residual * norm");
     v(&GateUpSilu::squares, "squares", "in [max_rows, hidden / square_cols] f32: of the residual");
     v(&GateUpSilu::gate, "gate", "in [intermediate, hidden] bf16 or codes");
     v(&GateUpSilu::up, "up", "in [intermediate, hidden] bf16 or codes");
@@ -91,7 +92,7 @@ inline void check(const GateUpSilu& op, OperandCheck& c) {
   c.factor("epsilon", op.epsilon);
   c.dimension("intermediate", op.intermediate, kTileDim);
   c.range("first_unit", op.first_unit, op.num_units, op.intermediate / kUnitRows);
-  c.weighted_rows(op.weighted, op.squares, op.hidden);
+  c.weighted_input(op.weighted, op.squares, op.hidden);
   c.weights("gate", op.gate, op.intermediate, op.hidden);
   c.weights("up", op.up, op.intermediate, op.hidden);
   c.product_input("output", op.output, op.intermediate);

@@ -45,7 +45,8 @@ struct LmHead {
 
   template <class V>
   static constexpr void fields(V&& v) {
-    v(&LmHead::weighted, "weighted", "in [max_rows, hidden] bf16 or f16: residual * norm");
+    v(&LmHead::weighted, "weighted",
+      "in [max_rows, hidden] bf16 or f16, or e4m3 with scales: residual * norm");
     v(&LmHead::squares, "squares", "in [max_rows, hidden / square_cols] f32: of the residual");
     v(&LmHead::weights, "weights",
       "in [vocab, hidden] bf16 or codes; with several ranks, some of these rows");
@@ -94,7 +95,7 @@ inline void check(const LmHead& op, OperandCheck& c) {
   c.factor("epsilon", op.epsilon);
   c.limit("vocab", op.vocab, &StateLimits::vocab);
   c.range("first_unit", op.first_unit, op.num_units, vocabulary_units(op.vocab));
-  c.weighted_rows(op.weighted, op.squares, op.hidden);
+  c.weighted_input(op.weighted, op.squares, op.hidden);
   c.vocabulary_rows("weights", op.weights, op.vocab, op.hidden, op.weights_unit, op.first_unit, op.num_units);
   c.logits("logits", op.logits, op.vocab);
   c.logits("unit_softmax", op.unit_softmax, vocabulary_units(op.vocab) * kUnitSoftmaxCols);

@@ -8,13 +8,15 @@ namespace {
 
 struct Local final : HostLocal {
   std::vector<SelectedRow> rows;
-  std::vector<float> x;  // [rows, num_cols]
-  std::vector<float> y;  // [rows, num_units × 8]
+  std::vector<float> x;       // [rows, num_cols]
+  std::vector<float> y;       // [rows, num_units × 8]
+  std::vector<float> scales;  // of the rows, if the input has scales
 };
 
 void load(const MatvecPart& op, const HostMemory& m, Local& l) {
   select_rows(op, m, computed_rows(op.logits_only != 0), l.rows);
   load_rows(m, op.input, l.rows, op.in_cols, op.first_col, op.num_cols, l.x);
+  load_input_scales(m, op.input, l.rows, op.in_cols, l.scales);
 }
 
 void compute(const MatvecPart& op, const HostMemory& m, Local& l) {
@@ -22,6 +24,7 @@ void compute(const MatvecPart& op, const HostMemory& m, Local& l) {
   l.y.resize(l.rows.size() * outputs);
   multiply_weights(m, {op.weights, first, outputs, op.in_cols, op.first_col, op.num_cols}, l.x.data(),
                    l.rows.size(), l.y.data(), outputs);
+  scale_rows(l.scales, l.y);
 }
 
 void store(const MatvecPart& op, const HostMemory& m, Local& l) {

@@ -79,7 +79,7 @@ inline void check(const MatvecPart& op, OperandCheck& c) {
   c.range("first_unit", op.first_unit, op.num_units, op.out_cols / kUnitRows);
   c.panels("first_col", op.first_col, op.num_cols, op.in_cols);
   c.weights("weights", op.weights, op.out_cols, op.in_cols);
-  c.product_input("input", op.input, op.in_cols);
+  c.input_of_product("input", op.input, op.in_cols);
   c.activation("sums", op.sums, DType::kF32, op.out_cols);
 }
 

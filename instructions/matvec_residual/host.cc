@@ -11,6 +11,7 @@ struct Local final : HostLocal {
   std::vector<SelectedRow> rows;
   std::vector<float> x[kMaxColumnParts];  // of each part: [rows, its columns]
   std::vector<float> y[kMaxColumnParts];  // of each part: [rows, num_units × 8]
+  std::vector<float> scales;              // of the rows, if the input has scales
   std::vector<float> sums;                // of one row: [num_units × 8]
 };
 
@@ -20,6 +21,7 @@ void load(const MatvecResidual& op, const HostMemory& m, Local& l) {
     const ColumnRange cols = columns_of_part(op.in_cols, p, op.parts);
     load_rows(m, op.input, l.rows, op.in_cols, cols.begin, cols.count(), l.x[p]);
   }
+  load_input_scales(m, op.input, l.rows, op.in_cols, l.scales);
 }
 
 void compute(const MatvecResidual& op, const HostMemory& m, Local& l) {
@@ -30,6 +32,7 @@ void compute(const MatvecResidual& op, const HostMemory& m, Local& l) {
     l.y[p].resize(l.rows.size() * outputs);
     multiply_weights(m, {op.weights, first, outputs, op.in_cols, cols.begin, cols.count()}, l.x[p].data(),
                      l.rows.size(), l.y[p].data(), outputs);
+    scale_rows(l.scales, l.y[p]);
   }
 }
 

@@ -44,7 +44,7 @@ struct MatvecResidual {
   template <class V>
   static constexpr void fields(V&& v) {
     v(&MatvecResidual::weights, "weights", "in [out_cols, in_cols] bf16 or codes");
-    v(&MatvecResidual::input, "input", "in [max_rows, in_cols] bf16 or f16");
+    v(&MatvecResidual::input, "input", "in [max_rows, in_cols] bf16 or f16, or e4m3 with scales");
     v(&MatvecResidual::rows, "rows", "in: the pass's rows");
     v(&MatvecResidual::norm, "norm", "in [1, out_cols] bf16: of the residual's next readers");
     v(&MatvecResidual::residual, "residual", "in and out [max_rows, out_cols] f32");
@@ -89,7 +89,7 @@ inline void check(const MatvecResidual& op, OperandCheck& c) {
   c.range("first_unit", op.first_unit, op.num_units, op.out_cols / kUnitRows);
   c.square_units(op.first_unit, op.num_units);
   c.weights("weights", op.weights, op.out_cols, op.in_cols);
-  c.product_input("input", op.input, op.in_cols);
+  c.input_of_product("input", op.input, op.in_cols);
   c.tensor("norm", op.norm, DType::kBF16, TensorKind::kWeight, 1, op.out_cols);
   c.weighted_rows(op.weighted, op.squares, op.out_cols);
   c.activation("residual", op.residual, DType::kF32, op.out_cols);

@@ -43,7 +43,8 @@ struct QkvProject {
 
   template <class V>
   static constexpr void fields(V&& v) {
-    v(&QkvProject::weighted, "weighted", "in [max_rows, hidden] bf16 or f16: residual * norm");
+    v(&QkvProject::weighted, "weighted",
+      "in [max_rows, hidden] bf16 or f16, or e4m3 with scales: residual * norm");
     v(&QkvProject::squares, "squares", "in [max_rows, hidden / square_cols] f32: of the residual");
     v(&QkvProject::wq, "wq", "in [q_heads * head_dim, hidden] bf16 or codes");
     v(&QkvProject::wk, "wk", "in [kv_heads * head_dim, hidden] bf16 or codes");
@@ -115,7 +116,7 @@ inline void check(const QkvProject& op, OperandCheck& c) {
   c.factor("epsilon", op.epsilon);
   check_qkv_units(op, c);
   if (!c.ok()) return;
-  c.weighted_rows(op.weighted, op.squares, op.hidden);
+  c.weighted_input(op.weighted, op.squares, op.hidden);
   check_qkv_weights(op, c);
   c.activation("projected", op.projected, DType::kF32, qkv_cols(c.shape().heads));
 }

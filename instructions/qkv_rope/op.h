@@ -45,7 +45,8 @@ struct QkvRope {
 
   template <class V>
   static constexpr void fields(V&& v) {
-    v(&QkvRope::weighted, "weighted", "in [max_rows, hidden] bf16 or f16: residual * norm");
+    v(&QkvRope::weighted, "weighted",
+      "in [max_rows, hidden] bf16 or f16, or e4m3 with scales: residual * norm");
     v(&QkvRope::squares, "squares", "in [max_rows, hidden / square_cols] f32: of the residual");
     v(&QkvRope::wq, "wq", "in [q_heads * head_dim, hidden] bf16 or codes");
     v(&QkvRope::wk, "wk", "in [kv_heads * head_dim, hidden] bf16 or codes");
@@ -97,7 +98,7 @@ inline void check(const QkvRope& op, OperandCheck& c) {
   c.factor("epsilon", op.epsilon);
   check_qkv_units(op, c);
   if (!c.ok()) return;
-  c.weighted_rows(op.weighted, op.squares, op.hidden);
+  c.weighted_input(op.weighted, op.squares, op.hidden);
   check_qkv_weights(op, c);
   check_qkv_outputs(op, c);
 }

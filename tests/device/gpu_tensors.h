@@ -11,6 +11,8 @@
 #include "tests/instructions/scene.h"
 #include "vm/device/device_array.h"
 #include "vm/layout/activation_image.h"
+#include "vm/layout/e4m3_slab_image.h"
+#include "vm/layout/row_bytes.h"
 #include "vm/layout/slab_image.h"
 #include "vm/stored_bytes.h"
 
@@ -78,8 +80,12 @@ class GpuTensors {
       bench_.memory[tensor.index] = memory;
       return;
     }
+    const uint32_t size = size_of(bench_.tensor(tensor).dtype);
     for_elements(tensor.index, [&](std::byte* element, uint64_t in_image) {
-      std::memcpy(element, memory.data() + in_image, sizeof(uint16_t));
+      std::memcpy(element, memory.data() + in_image, size);
+    });
+    for_scales(tensor.index, [&](std::byte* scale, uint64_t in_image) {
+      std::memcpy(scale, memory.data() + in_image, sizeof(float));
     });
   }
   void* base(TensorId tensor) const {
@@ -101,19 +107,35 @@ class GpuTensors {
   void for_elements(uint32_t tensor, Fn&& fn) {
     const auto rows = static_cast<uint32_t>(bench_.tensor({tensor}).rows);
     const auto cols = static_cast<uint32_t>(bench_.tensor({tensor}).cols);
+    const DType dtype = bench_.tensor({tensor}).dtype;
     const bool slabs = bench_.tensor({tensor}).image == Image::kSlabs;
     for (uint32_t r = 0; r < rows; ++r) {
       for (uint32_t c = 0; c < cols; ++c) {
-        fn(bench_.memory[tensor].data() + (size_t{r} * cols + c) * sizeof(uint16_t),
-           slabs ? slab_image::offset(rows, cols, r, c)
-                 : uint64_t{activation_image::offset(rows, cols, r, c)});
+        fn(bench_.memory[tensor].data() + r * row_bytes_of(dtype, cols) + size_t{c} * size_of(dtype),
+           !slabs                  ? uint64_t{activation_image::offset(rows, cols, r, c)}
+           : dtype == DType::kE4M3 ? e4m3_slab_image::offset(rows, cols, r, c)
+                                   : slab_image::offset(rows, cols, r, c));
       }
     }
   }
+  // Likewise with the scale of each row, if the tensor has scales.
+  template <class Fn>
+  void for_scales(uint32_t tensor, Fn&& fn) {
+    if (!has_input_scales(bench_.tensor({tensor}))) return;
+    const auto rows = static_cast<uint32_t>(bench_.tensor({tensor}).rows);
+    const auto cols = static_cast<uint32_t>(bench_.tensor({tensor}).cols);
+    for (uint32_t r = 0; r < rows; ++r)
+      fn(bench_.memory[tensor].data() + r * row_bytes_of(DType::kE4M3, cols) + cols,
+         e4m3_slab_image::scale_offset(rows, cols, r));
+  }
   std::vector<std::byte> image_of(uint32_t tensor) {
     std::vector<std::byte> out(stored_bytes(bench_.tensor({tensor})));
+    const uint32_t size = size_of(bench_.tensor({tensor}).dtype);
     for_elements(tensor, [&](const std::byte* element, uint64_t in_image) {
-      std::memcpy(out.data() + in_image, element, sizeof(uint16_t));
+      std::memcpy(out.data() + in_image, element, size);
+    });
+    for_scales(tensor, [&](const std::byte* scale, uint64_t in_image) {
+      std::memcpy(out.data() + in_image, scale, sizeof(float));
     });
     return out;
   }

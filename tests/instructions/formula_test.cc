@@ -20,6 +20,8 @@
 #include "instructions/sample/sampler.h"
 #include "tests/instructions/scene.h"
 #include "vm/base/bf16.h"
+#include "vm/base/e4m3.h"
+#include "vm/layout/e4m3_rows.h"
 #include "vm/layout/kv_cache.h"
 #include "vm/layout/row_tiles.h"
 #include "vm/state/attention.h"
@@ -924,6 +926,33 @@ TEST(LmHead, GivesLogitsToTheRowsThatWantThem) {
           judge_unit_softmax(s, r, compared);
         }
       });
+}
+
+TEST(QuantiseRows, GivesEachRowTheNearestCodesOfItsScale) {
+  Tally scales;
+  over_random_scenes(Opcode::kQuantiseRows, 40, kNarrow, scales,
+                     [](const Scene& s, const Memory&, Tally& tally, Cover& compared) {
+                       const uint64_t cols = s.bench.tensor(s.t.fp16).cols;
+                       for (const uint32_t r : s.computed_rows()) {
+                         const uint16_t* input = s.bench.data<const uint16_t>(s.t.fp16) + r * cols;
+                         const uint64_t at = s.bench.element(s.t.codes, r, 0);
+                         const uint8_t* codes = s.bench.data<const uint8_t>(s.t.codes) + at;
+                         const double scale = e4m3_rows::scale_of(codes, cols);
+                         double largest = 0;
+                         for (uint64_t c = 0; c < cols; ++c) {
+                           const double x = fp16_to_float(input[c]), value = e4m3_to_float(codes[c]) * scale;
+                           largest = std::max(largest, std::abs(x));
+                           // Half of the distance between two codes: 1/16 of the value, or of the smallest
+                           // normal code, 2^-6.
+                           EXPECT_LE(std::abs(value - x), std::max(std::abs(x), scale * 0x1p-6) / 16 * 1.0001)
+                               << r << ", " << c;
+                         }
+                         tally.add(static_cast<float>(scale), {largest / 448, 0});
+                         std::fill_n(compared[s.t.codes.index].begin() + static_cast<ptrdiff_t>(at),
+                                     cols + sizeof(float), 1);
+                       }
+                     });
+  scales.finish("quantise_rows, scales");
 }
 
 TEST(Pool, GivesSlotsTheNormedHiddenStatesOfRowsThatWantThem) {

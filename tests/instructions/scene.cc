@@ -15,8 +15,10 @@
 #include "models/checkpoint/quantise_rows.h"
 #include "vm/base/bf16.h"
 #include "vm/base/int4.h"
+#include "vm/layout/e4m3_slab_image.h"
 #include "vm/layout/int4_rows.h"
 #include "vm/layout/kv_cache.h"
+#include "vm/layout/row_bytes.h"
 #include "vm/layout/row_tiles.h"
 
 namespace serval::testing {
@@ -49,6 +51,16 @@ void fill_codes(Random& random, double scale, Bench& bench, TensorId id) {
                           int4::word_with_minimum(of_group, float_to_fp16(static_cast<float>(least))));
     }
   }
+}
+
+// Rounds a tensor of fp16 to e4m3 with a scale for each row.
+void quantise(Bench& bench, TensorId from, TensorId to) {
+  const Tensor& tensor = bench.tensor(from);
+  std::vector<uint16_t> bf16(tensor.rows * tensor.cols);
+  for (size_t i = 0; i < bf16.size(); ++i)
+    bf16[i] = float_to_bf16(fp16_to_float(bench.data<const uint16_t>(from)[i]));
+  quantise_rows(DType::kE4M3, bf16.data(), static_cast<int64_t>(tensor.rows),
+                static_cast<int64_t>(tensor.cols), bench.data<uint8_t>(to));
 }
 
 void fill_f32(Random& random, double scale, size_t n, float* out) {
@@ -84,7 +96,7 @@ float Bench::number(TensorId id, uint64_t element) const {
 
 uint64_t Bench::element(TensorId id, uint64_t row, uint64_t col) const {
   const Tensor& t = tensor(id);
-  if (t.kind != TensorKind::kKvCache) return row * t.cols + col;
+  if (t.kind != TensorKind::kKvCache) return row * row_bytes_of(t.dtype, t.cols) / size_of(t.dtype) + col;
   const uint64_t head = row / t.head_dim, heads = t.rows / t.head_dim;
   const uint64_t block = col / kKvBlockTokens, token = col % kKvBlockTokens;
   return ((block * heads + head) * kKvBlockTokens + token) * t.head_dim + row % t.head_dim;
@@ -212,8 +224,8 @@ Scene::Scene(const Shape& s, Random& random) : shape(s) {
   const auto activation = [&](const char* name, DType dtype, uint64_t cols) {
     return bench.add(name, dtype, TensorKind::kActivation, s.rows, cols);
   };
-  const auto product_input = [&](const char* name, uint64_t cols) {
-    const TensorId id = activation(name, input_of_weights(s.weights), cols);
+  const auto image = [&](const char* name, DType dtype, uint64_t cols) {
+    const TensorId id = activation(name, dtype, cols);
     bench.program.tensors[id.index].image = product_image(s.order());
     return id;
   };
@@ -236,7 +248,7 @@ Scene::Scene(const Shape& s, Random& random) : shape(s) {
   t.up = product_weight("up", s.intermediate, s.hidden);
   t.head = product_weight("head", s.vocab, s.hidden);
   t.residual = activation("residual", DType::kF32, s.hidden);
-  t.weighted = product_input("weighted", s.hidden);
+  t.weighted = image("weighted", input_of_weights(s.weights), s.hidden);
   t.squares = activation("squares", DType::kF32, s.hidden / square_cols(s.order()));
   t.q = activation("q", DType::kBF16, q_rows);
   t.projected = activation("projected", DType::kF32, q_rows + 2 * kv_rows);
@@ -244,11 +256,17 @@ Scene::Scene(const Shape& s, Random& random) : shape(s) {
     t.projected_sums[p] = activation(("projected_sums" + std::to_string(p + 1)).c_str(), DType::kF32,
                                      (p + 1) * (q_rows + 2 * kv_rows));
   t.exchange = activation("exchange", partial_sum_type(s.order()), s.hidden);
-  t.attended = product_input("attended", q_rows);
+  t.attended = image("attended", input_of_weights(s.weights), q_rows);
   t.part_sums = activation("part_sums", DType::kF32, s.hidden);
   for (uint32_t p = 0; p < kMaxColumnParts; ++p)
     t.parts[p] = activation(("part" + std::to_string(p)).c_str(), DType::kF32, s.hidden);
-  t.product = product_input("product", s.intermediate);
+  t.product = image("product", input_of_weights(s.weights), s.intermediate);
+  constexpr uint64_t kCols = e4m3_slab_image::kColsOfSlab;
+  const uint64_t quantised_cols = (s.hidden + kCols - 1) / kCols * kCols;
+  t.fp16 = image("fp16", DType::kF16, quantised_cols);
+  t.codes = image("codes", DType::kE4M3, quantised_cols);
+  t.weighted_codes = s.e4m3_inputs ? image("weighted_codes", DType::kE4M3, s.hidden) : t.weighted;
+  t.attended_codes = s.e4m3_inputs ? image("attended_codes", DType::kE4M3, q_rows) : t.attended;
   t.logits = bench.add("logits", DType::kF32, TensorKind::kActivation, s.logit_rows(), s.vocab);
   t.unit_softmax = bench.add("unit_softmax", DType::kF32, TensorKind::kActivation, s.logit_rows(),
                              vocabulary_units(s.vocab) * kUnitSoftmaxCols);
@@ -487,6 +505,11 @@ void Scene::fill_activations(Random& random) {
   const double q_scale = random.pick<double>({0.1, 0.5, 3});
   fill_16_bits(random, q_scale, bench, t.q);
   for (const TensorId id : {t.attended, t.product, t.k_cache, t.v_cache}) fill_16_bits(random, 1, bench, id);
+  fill_16_bits(random, random.pick<double>({1e-6, 0.1, 1, 1e4}), bench, t.fp16);
+  if (shape.e4m3_inputs) {
+    quantise(bench, t.weighted, t.weighted_codes);
+    quantise(bench, t.attended, t.attended_codes);
+  }
   fill_f32(random, random.pick<double>({0.02, 1, 50}), count(t.projected), bench.data<float>(t.projected));
   if (bench.tensor(t.exchange).dtype == DType::kF32)
     fill_f32(random, 1, count(t.exchange), bench.data<float>(t.exchange));
@@ -700,6 +723,20 @@ RopeParts Scene::rope_parts() const {
           s.rows};
 }
 
+Stage Scene::quantise_stage() const {
+  const QuantiseRows all{.input = t.fp16,
+                         .rows = t.rows,
+                         .output = t.codes,
+                         .cols = static_cast<uint32_t>(bench.tensor(t.fp16).cols),
+                         .logits_only = logits_only,
+                         .num_rows = 0};
+  return {Opcode::kQuantiseRows, shape.rows, shape.rows, [op = all](uint32_t first, uint32_t count) mutable {
+            op.first_row = first;
+            op.num_rows = count;
+            return make_instruction(op);
+          }};
+}
+
 std::vector<Stage> Scene::stages() const {
   const Shape& s = shape;
   std::vector<Stage> out;
@@ -710,19 +747,19 @@ std::vector<Stage> Scene::stages() const {
   constexpr uint32_t kTile = 16;  // units
   add(Embed{t.table, t.rows, t.norm, t.residual, t.weighted, t.squares, 0, 0, s.hidden, s.vocab, 0, s.rows},
       s.hidden / kUnitRows, &Embed::first_unit, &Embed::num_units, s.hidden / kUnitRows);
-  add(QkvRope{t.weighted, t.squares, t.wq, t.wk, t.wv, t.rope, t.rows,   t.block_table, t.q, t.k_cache,
-              t.v_cache,  {},        {},   {},   0,    0,      s.hidden, s.epsilon,     0,   s.rows},
+  add(QkvRope{t.weighted_codes, t.squares, t.wq, t.wk, t.wv, t.rope, t.rows,   t.block_table, t.q, t.k_cache,
+              t.v_cache,        {},        {},   {},   0,    0,      s.hidden, s.epsilon,     0,   s.rows},
       (s.q_heads + 2 * s.kv_heads) * s.head_dim / kUnitRows, &QkvRope::first_unit, &QkvRope::num_units,
       kTile);
   out.push_back(attention_stage(s.splits));
   out.push_back(merge_stage(s.splits));
-  add(MatvecResidual{t.wo, t.attended, t.rows, t.norm, t.residual, t.weighted, t.squares, 0, 0,
+  add(MatvecResidual{t.wo, t.attended_codes, t.rows, t.norm, t.residual, t.weighted, t.squares, 0, 0,
                      s.q_heads * s.head_dim, s.hidden, logits_only, 0, s.rows, product_parts},
       s.hidden / kUnitRows, &MatvecResidual::first_unit, &MatvecResidual::num_units, kTile);
-  add(GateUpSilu{t.weighted, t.squares, t.gate, t.up, t.rows, t.product, 0, 0, s.hidden, s.intermediate,
+  add(GateUpSilu{t.weighted_codes, t.squares, t.gate, t.up, t.rows, t.product, 0, 0, s.hidden, s.intermediate,
                  s.epsilon, logits_only, 0, s.rows},
       s.intermediate / kUnitRows, &GateUpSilu::first_unit, &GateUpSilu::num_units, pair_units(s));
-  add(LmHead{t.weighted, t.squares, t.head, t.rows, t.logits, t.unit_softmax, 0, 0, s.hidden, s.vocab,
+  add(LmHead{t.weighted_codes, t.squares, t.head, t.rows, t.logits, t.unit_softmax, 0, 0, s.hidden, s.vocab,
              s.epsilon, 0, s.logit_rows()},
       static_cast<uint32_t>(vocabulary_units(s.vocab)), &LmHead::first_unit, &LmHead::num_units, kTile);
   Sample sample{t.logits, t.unit_softmax, t.rows, t.slots, t.adjustments, t.masks, t.sampled, t.top, t.saved,
@@ -740,7 +777,7 @@ std::vector<Stage> Scene::stages() const {
   out.push_back(planned_attention_stage());
   out.push_back(planned_merge_stage());
   const uint32_t heads = s.q_heads + 2 * s.kv_heads;
-  add(QkvProject{t.weighted, t.squares, t.plain_wq, t.plain_wk, t.plain_wv, t.rows, t.projected, 0, 0,
+  add(QkvProject{t.weighted_codes, t.squares, t.plain_wq, t.plain_wk, t.plain_wv, t.rows, t.projected, 0, 0,
                  s.hidden, s.epsilon, 0, s.rows},
       heads * s.head_dim / kUnitRows, &QkvProject::first_unit, &QkvProject::num_units, kTile);
   add(QkNormRope{t.projected, t.q_norm, t.k_norm, t.rope, t.rows, t.block_table, t.q, t.k_cache, t.v_cache, 0,
@@ -756,8 +793,8 @@ std::vector<Stage> Scene::stages() const {
   const PushState push{t.rows, t.control, t.peer_rows, t.peer_control};
   out.push_back({Opcode::kPushState, 1, 1, [push](uint32_t, uint32_t) { return make_instruction(push); }});
   const ColumnRange cols = columns_of_part(s.q_heads * s.head_dim, sums_part, sums_parts);
-  add(MatvecPart{t.wo, t.attended, t.rows, t.part_sums, 0, 0, s.q_heads * s.head_dim, s.hidden, cols.begin,
-                 cols.count(), logits_only, 0, s.rows},
+  add(MatvecPart{t.wo, t.attended_codes, t.rows, t.part_sums, 0, 0, s.q_heads * s.head_dim, s.hidden,
+                 cols.begin, cols.count(), logits_only, 0, s.rows},
       s.hidden / kUnitRows, &MatvecPart::first_unit, &MatvecPart::num_units, kTile);
   const auto part = [&](uint32_t p) { return t.parts[p < added_parts ? p : 0]; };
   add(AddParts{t.rows, t.norm, t.residual, t.weighted, t.squares, part(0), part(1), part(2), part(3),
@@ -769,6 +806,7 @@ std::vector<Stage> Scene::stages() const {
       kTile);
   add(rope_parts(), heads * s.head_dim / kUnitRows, &RopeParts::first_unit, &RopeParts::num_units, kTile);
   out.push_back(pool_stage());
+  out.push_back(quantise_stage());
   return out;
 }
 
@@ -832,15 +870,19 @@ double sum_error(uint32_t terms, double magnitude) {
 
 Cover empty_cover(const Bench& bench) {
   Cover out;
-  for (const Tensor& t : bench.program.tensors) out.emplace_back(t.rows * t.cols, uint8_t{0});
+  for (const Tensor& t : bench.program.tensors) out.emplace_back(t.bytes() / size_of(t.dtype), uint8_t{0});
   return out;
 }
 
 void add_to_cover(const Bench& bench, const Footprint& footprint, bool (*wanted)(Access), Cover& cover) {
   for (const Region& r : footprint) {
     if (!wanted(r.access)) continue;
+    // A whole row of codes has its scale.
+    const Tensor& tensor = bench.tensor(r.tensor);
+    const bool scales = has_input_scales(tensor) && r.box.col_begin == 0 && r.box.col_end == tensor.cols;
+    const uint64_t col_end = r.box.col_end + (scales ? sizeof(float) : 0);
     for (uint64_t row = r.box.row_begin; row < r.box.row_end; ++row) {
-      for (uint64_t col = r.box.col_begin; col < r.box.col_end; ++col) {
+      for (uint64_t col = r.box.col_begin; col < col_end; ++col) {
         uint8_t& times = cover[r.tensor.index].at(bench.element(r.tensor, row, col));
         if (times < UINT8_MAX) ++times;
       }

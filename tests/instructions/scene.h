@@ -70,6 +70,7 @@ struct Shape {
   uint32_t tile_rows = 0;                  // of an instance's tile; 0: matrices are multiplied with vectors
   bool tile_order = false;                 // vectors of the only row, added in tile order
   DType weights = DType::kBF16;            // of products; columns are whole groups of the type
+  bool e4m3_inputs = false;  // products of e4m3 weights in tiles read e4m3; columns are multiples of 128
   Order order() const {
     return tile_order ? Order::kVectorInTileOrder : tile_rows > 0 ? Order::kTile : Order::kVector;
   }
@@ -188,6 +189,8 @@ struct Scene {
     TensorId plain_wq, plain_wk, plain_wv, q_norm, k_norm;       // of models with norms of Q and K
     TensorId residual, weighted, squares, q, attended, product, logits, unit_softmax;  // activations
     TensorId projected;
+    TensorId fp16, codes;                        // of quantise_rows
+    TensorId weighted_codes, attended_codes;     // with e4m3_inputs
     TensorId exchange, peer_rows, peer_control;  // of a single rank, which pushes to itself
     TensorId part_sums, parts[kMaxColumnParts];  // sums of K splits
     TensorId projected_sums[kMaxColumnParts];    // of project_part: by the number of splits less 1
@@ -206,6 +209,7 @@ struct Scene {
   Stage planned_attention_stage() const;
   Stage planned_merge_stage() const;
   Stage pool_stage() const;
+  Stage quantise_stage() const;
   // Has no units; its tensor is the one for the sums of `projected_parts` splits.
   ProjectPart project_part() const;
   RopeParts rope_parts() const;

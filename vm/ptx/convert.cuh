@@ -46,6 +46,13 @@ __device__ __forceinline__ uint32_t fma_fp16(uint32_t a, uint32_t b, uint32_t c)
   asm volatile("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(v) : "r"(a), "r"(b), "r"(c));
   return v;
 }
+// The larger magnitude of each of two pairs of fp16; of a number and a NaN, the number's.
+__device__ __forceinline__ uint32_t larger_magnitudes(uint32_t a, uint32_t b) {
+  constexpr uint32_t kMagnitudes = 0x7FFF7FFF;
+  uint32_t v;
+  asm("max.f16x2 %0, %1, %2;" : "=r"(v) : "r"(a & kMagnitudes), "r"(b & kMagnitudes));
+  return v;
+}
 __device__ __forceinline__ uint32_t subtract_fp16(uint32_t a, uint32_t b) {
   uint32_t v;
   asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(v) : "r"(a), "r"(b));
