@@ -18,6 +18,7 @@ constexpr KernelTraits kKernels[] = {
 #define SERVAL_TILE_ORDER_KERNEL(Name, ...) kernel_traits::Name,
 #define SERVAL_TILE_KERNEL(Name, ...) kernel_traits::Name,
 #define SERVAL_E4M3_TILE_KERNEL(Name, ...) kernel_traits::Name,
+#define SERVAL_W8A8_TILE_KERNEL(Name, ...) kernel_traits::Name,
 #define SERVAL_RANKS_KERNEL(Name, ...) kernel_traits::Name,
 #define SERVAL_POOLING_KERNEL(Name, ...) kernel_traits::Name,
 #include "instructions/sm90/kernels.def"
@@ -27,6 +28,7 @@ constexpr KernelTraits kKernels[] = {
 #undef SERVAL_TILE_ORDER_KERNEL
 #undef SERVAL_TILE_KERNEL
 #undef SERVAL_E4M3_TILE_KERNEL
+#undef SERVAL_W8A8_TILE_KERNEL
 #undef SERVAL_RANKS_KERNEL
 #undef SERVAL_POOLING_KERNEL
 };
@@ -39,6 +41,7 @@ WeightCodes codes_of(const Program& program) {
     return std::ranges::any_of(program.tensors, [&](const Tensor& t) { return is(t.dtype); });
   };
   if (any(is_int4)) return WeightCodes::kInt4;
+  if (has_input_scales(program)) return WeightCodes::kW8A8;
   return any(has_codes) ? WeightCodes::kE4M3 : WeightCodes::kNone;
 }
 

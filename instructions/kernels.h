@@ -10,8 +10,8 @@
 namespace serval {
 
 // The weights of programs for which a kernel is compiled: bf16 only; some in e4m3; some in 4-bit integers,
-// and perhaps others in e4m3.
-enum class WeightCodes : uint8_t { kNone, kE4M3, kInt4 };
+// and perhaps others in e4m3; some in e4m3 that meet activations in e4m3.
+enum class WeightCodes : uint8_t { kNone, kE4M3, kInt4, kW8A8 };
 
 // The fields are those of kernels.def.
 struct KernelTraits {
@@ -39,7 +39,8 @@ inline constexpr uint32_t kPagesBeforeInputsOfRanks = 2;
 constexpr bool has_code(const KernelTraits& kernel, const KernelSet& set) {
   const bool of_order = kernel.tile_rows > 0 ? set.tiles : kernel.tile_order ? set.tile_order : set.vectors;
   return of_order && (kernel.of_ranks ? set.ranks : set.one_device) &&
-         (kernel.pools ? set.pools : set.generates) && (kernel.head_norms || !set.head_norms);
+         (kernel.pools ? set.pools : set.generates) && (kernel.head_norms || !set.head_norms) &&
+         (kernel.codes == WeightCodes::kW8A8 || !set.w8a8);
 }
 
 namespace kernel_traits {
@@ -89,6 +90,8 @@ constexpr KernelTraits of_codes(KernelTraits base, const char* name, WeightCodes
                                         false};
 #define SERVAL_E4M3_TILE_KERNEL(Name, Base) \
   inline constexpr KernelTraits Name = of_codes(Base, #Name, WeightCodes::kE4M3, Base.ring_pages);
+#define SERVAL_W8A8_TILE_KERNEL(Name, Base) \
+  inline constexpr KernelTraits Name = of_codes(Base, #Name, WeightCodes::kW8A8, Base.ring_pages);
 #define SERVAL_RANKS_KERNEL(Name, Base) inline constexpr KernelTraits Name = of_ranks(Base, #Name);
 #define SERVAL_POOLING_KERNEL(Name, Base) inline constexpr KernelTraits Name = that_pools(Base, #Name);
 #include "instructions/sm90/kernels.def"
@@ -98,6 +101,7 @@ constexpr KernelTraits of_codes(KernelTraits base, const char* name, WeightCodes
 #undef SERVAL_TILE_ORDER_KERNEL
 #undef SERVAL_TILE_KERNEL
 #undef SERVAL_E4M3_TILE_KERNEL
+#undef SERVAL_W8A8_TILE_KERNEL
 #undef SERVAL_RANKS_KERNEL
 #undef SERVAL_POOLING_KERNEL
 }  // namespace kernel_traits

@@ -11,6 +11,7 @@
 #include "instructions/product/formats/bf16/operands.cuh"
 #include "instructions/product/formats/e4m3/operands.cuh"
 #include "instructions/product/formats/int4/operands.cuh"
+#include "instructions/product/formats/w8a8/operands.cuh"
 #include "instructions/product/orders/sm90/tile_stream.cuh"
 #include "instructions/product/orders/vector_in_tile_order.cuh"
 #include "instructions/product/orders/vector_stream.cuh"
@@ -84,6 +85,15 @@ using KernelIsa = IsaList<StreamList<Stream>
     using Stream = tile_stream::Stream<formats::Bf16, formats::E4M3>; \
     using Isa = KernelIsa<Stream, kernel_traits::Name>;               \
   };
+#define SERVAL_W8A8_TILE_KERNEL(Name, Base)                           \
+  struct Name : Base {                                                \
+    static constexpr bool kHasE4M3 = true;                            \
+    static constexpr bool kHasInputScales = true;                     \
+    static constexpr uint32_t kPartialBytes = 25 * 1024;              \
+    static constexpr KernelTraits kTraits = kernel_traits::Name;      \
+    using Stream = tile_stream::Stream<formats::Bf16, formats::W8A8>; \
+    using Isa = KernelIsa<Stream, kernel_traits::Name>;               \
+  };
 #define SERVAL_RANKS_KERNEL(Name, Base)                                                  \
   struct Name : Base {                                                                   \
     static constexpr bool kHasPeers = true;                                              \
@@ -104,6 +114,7 @@ using KernelIsa = IsaList<StreamList<Stream>
 #undef SERVAL_TILE_ORDER_KERNEL
 #undef SERVAL_TILE_KERNEL
 #undef SERVAL_E4M3_TILE_KERNEL
+#undef SERVAL_W8A8_TILE_KERNEL
 #undef SERVAL_RANKS_KERNEL
 #undef SERVAL_POOLING_KERNEL
 

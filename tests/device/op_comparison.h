@@ -29,6 +29,8 @@ inline constexpr double kMostChainError = 0x1p-18;
 // Limit for results of earlier bf16 roundings, for example of attention's probabilities: occasionally one is
 // rounded the other way.
 inline constexpr double kMostRoundedError = 0x1p-12;
+// … of a GEMM of e4m3, whose sums keep some 13 bits.
+inline constexpr double kMostE4M3SumError = 0x1p-9;
 // Additional limits for results of 16 bits, relative to their values.
 inline constexpr double kBf16Ulp = 0x1p-7;
 inline constexpr double kFp16Ulp = 0x1p-10;
@@ -54,6 +56,8 @@ class Tally {
       : most_f32_error_(opcode == Opcode::kAttention ? kMostRoundedError
                         : tiled                      ? kMostChainError
                                                      : kMostSumError) {}
+  // For products of e4m3 with e4m3.
+  static Tally of_e4m3() { return Tally(kMostE4M3SumError); }
   // Sets the shape of the results that follow.
   void take(const Shape& shape) {
     if (shape.tile_rows > 0 || shape.tile_order)
@@ -68,7 +72,7 @@ class Tally {
       const double off = std::abs(device[i] - host[i]);
       const double ulp = dtype == DType::kF16 ? kFp16Ulp : kBf16Ulp;
       const double allowed = dtype == DType::kF32 ? most_f32_error_ * chain_panels_ * largest
-                                                  : kMostRoundedError * largest + ulp * std::abs(host[i]);
+                                                  : most_rounded_error_ * largest + ulp * std::abs(host[i]);
       if (!(off <= allowed)) ++too_far_;
       largest_share_ = std::max(largest_share_, off / allowed);
       square_ += off * off / (largest * largest);
@@ -87,7 +91,9 @@ class Tally {
   }
 
  private:
-  const double most_f32_error_;
+  explicit Tally(double most_error) : most_f32_error_(most_error), most_rounded_error_(most_error) {}
+
+  const double most_f32_error_, most_rounded_error_ = kMostRoundedError;
   uint32_t chain_panels_ = 1;
   size_t values_ = 0, too_far_ = 0;
   double square_ = 0, power_ = 0, largest_share_ = 0;

@@ -16,6 +16,8 @@
 #include "tests/device/op_comparison.h"
 #include "tests/instructions/scene.h"
 #include "tests/instructions/scene_of_ranks.h"
+#include "vm/layout/e4m3_slab_image.h"
+#include "vm/layout/units.h"
 #include "vm/state/masks.h"
 
 namespace serval::testing {
@@ -401,6 +403,48 @@ TEST_P(TiledOps, HaveTheHostsResults) {
 
 INSTANTIATE_TEST_SUITE_P(Isa, TiledOps, ::testing::ValuesIn(kTiled), name_of_op);
 
+// Products in which e4m3 weights meet e4m3 activations, and the instruction that makes these. Widths with one
+// panel and several, a vocabulary that is no multiple of a tile, tiles of 8 units, K splits.
+constexpr Opcode kOnE4M3Inputs[] = {Opcode::kQuantiseRows,  Opcode::kQkvRope,    Opcode::kQkvProject,
+                                    Opcode::kMatvecPart,    Opcode::kGateUpSilu, Opcode::kLmHead,
+                                    Opcode::kMatvecResidual};
+
+std::vector<Shape> shapes_with_e4m3_inputs() {
+  std::vector<Shape> shapes;
+  for (const Shape& shape : tiled_shapes()) {
+    if (shape.rows <= kMostWideTileRows) continue;
+    Shape& added = shapes.emplace_back(shape);
+    constexpr uint32_t kCols = e4m3_slab_image::kColsOfSlab;
+    for (uint32_t* cols : {&added.hidden, &added.intermediate}) *cols = (*cols + kCols - 1) / kCols * kCols;
+    if (added.q_heads * added.head_dim % kCols != 0) added.q_heads += added.kv_heads;
+    added.weights = DType::kE4M3;
+    added.e4m3_inputs = true;
+  }
+  return shapes;
+}
+
+class OpsOnE4M3Inputs : public ::testing::TestWithParam<Opcode> {};
+
+TEST_P(OpsOnE4M3Inputs, HaveTheHostsResults) {
+  const Opcode opcode = GetParam();
+  Random random(4343 + static_cast<uint32_t>(opcode));
+  Tally tally = Tally::of_e4m3();
+  for (const Shape& shape : shapes_with_e4m3_inputs()) {
+    Scene scene(shape, random);
+    tally.take(shape);
+    SCOPED_TRACE(shape.text());
+    constexpr int kRandomPasses = 3;
+    for (int pass = 0; pass < kRandomPasses; ++pass) {
+      scene.new_pass(random);
+      scene.arrange_rows(random);
+      ASSERT_NO_FATAL_FAILURE(compare_pass(scene, opcode, random, tally));
+    }
+  }
+  tally.finish(op_name(static_cast<uint16_t>(opcode)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, OpsOnE4M3Inputs, ::testing::ValuesIn(kOnE4M3Inputs), name_of_op);
+
 // Makes all rows that may want logits pieces of a few prompts, whose hidden states are added up.
 void pool_prompts(Scene& scene, Random& random) {
   scene.new_pass(random);
@@ -497,7 +541,7 @@ INSTANTIATE_TEST_SUITE_P(Isa, TileOrderOps, ::testing::ValuesIn(kInTileOrder), n
 // that only programs of several devices have (ops_of_ranks_test.cc).
 std::vector<uint16_t> ops_of_few_rows() {
   constexpr Opcode kOfTiles[] = {Opcode::kPlannedAttention, Opcode::kPlannedMerge, Opcode::kMatvecPart,
-                                 Opcode::kAddParts};
+                                 Opcode::kAddParts, Opcode::kQuantiseRows};
   std::vector<uint16_t> ops;
   for (uint16_t op = 0; op < kNumOpcodes; ++op) {
     const bool is_of_tiles = std::ranges::find(kOfTiles, Opcode{op}) != std::end(kOfTiles);

@@ -6,6 +6,9 @@
 
 namespace serval::device::formats {
 
+// Type in which tiles of a format's weights meet their activations.
+enum class Operands : uint32_t { kBf16, kFp16, kE4M3 };
+
 // Formats are numbered in order; a tensor's address carries its format's number (vm/device/typed_address.h).
 // The last one may stand for several numbers: a format that has a member gets its own number from 0 on.
 template <class First, class... Others>
@@ -14,6 +17,14 @@ struct FormatSet {
   // The format of most weights of a program that needs them all.
   using Last = std::tuple_element_t<kCount - 1, std::tuple<First, Others...>>;
   static constexpr bool kHasScales = First::kHasScales || (... || Others::kHasScales);
+  // True if some activations have scales, too.
+  static constexpr bool kHasInputScales = Last::kOperands == Operands::kE4M3;
+  // Slabs (vm/layout/slab_image.h) that a step of tiles multiplies, with weights in the format of this
+  // number.
+  static __device__ __forceinline__ uint32_t slabs_of_step(uint32_t number) {
+    if constexpr (!kHasInputScales) return 1;
+    return with(number, [](auto format) { return decltype(format)::kSlabsOfStep; });
+  }
   // Calls visit(format) with the format of number `number`.
   template <class Visit>
   static __device__ __forceinline__ auto with(uint32_t number, Visit&& visit) {

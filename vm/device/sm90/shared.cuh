@@ -111,6 +111,7 @@ struct TileConfig {
   static constexpr bool kTileOrder = true;
   static constexpr bool kHasPeers = false;
   static constexpr bool kHasE4M3 = false;
+  static constexpr bool kHasInputScales = false;  // also has code for activations in e4m3
   static constexpr bool kHasWideTiles =
       false;  // wide tiles, of two matrices (instructions/product/orders/sm90/tile_stream.cuh)
   // The whole ring: a stage of many rows takes so long that slower polls do not matter.

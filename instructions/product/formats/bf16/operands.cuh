@@ -67,12 +67,13 @@ struct Bf16 {
     return {words.y, words.y, words.w, words.w};
   }
 
-  // Tiles: a unit's part of a slab, the offset of its second half, the first word of a slab in a unit, and
-  // whether sums have a scale for each row of weights.
+  // Tiles: a unit's part of a slab, the offset of a step's second half, the slabs of a step, the first word
+  // of a slab in a unit, and whether sums have a scale for each row of weights.
   static constexpr uint32_t kPieceBytes = 2 * page_image::kProductBytes;
   static constexpr uint32_t kHighTerms = page_image::kProductBytes;
   static constexpr bool kHasScales = false;
-  static constexpr bool kInFp16 = false;  // operands are fp16, and so are the activations
+  static constexpr uint32_t kSlabsOfStep = 1;
+  static constexpr Operands kOperands = Operands::kBf16;
   static __device__ __forceinline__ uint32_t word_of_slab(uint32_t slab) {
     return slab * (kPieceBytes / sizeof(uint32_t));
   }

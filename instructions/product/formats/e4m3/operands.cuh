@@ -64,7 +64,8 @@ struct E4M3 {
   static constexpr uint32_t kPieceBytes = e4m3_image::kPairBytes;
   static constexpr uint32_t kHighTerms = sizeof(uint2);
   static constexpr bool kHasScales = true;
-  static constexpr bool kInFp16 = true;
+  static constexpr uint32_t kSlabsOfStep = 1;
+  static constexpr Operands kOperands = Operands::kFp16;
   // The scales after a page's two panels are left out.
   static __device__ __forceinline__ uint32_t word_of_slab(uint32_t slab) {
     return e4m3_image::slab_offset(slab) / sizeof(uint32_t);

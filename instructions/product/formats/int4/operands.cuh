@@ -89,6 +89,7 @@ struct Int4 {
   }
 
   static constexpr bool kHasScales = true;
+  static constexpr Operands kOperands = Operands::kFp16;
 
  private:
   static constexpr uint32_t kWordBytes = sizeof(uint32_t);

@@ -11,6 +11,10 @@
 // fourth within a slab (load_terms()); or one such chain for each K split (common/column_parts.h). The order
 // does not depend on the tile.
 //
+// If weights and activations are both e4m3, a product has 32 columns and a step two slabs: a page has both,
+// and a panel has both in the bytes of one (vm/layout/e4m3_slab_image.h). Sums are multiplied with the scale
+// of their row of weights, then with that of their token.
+//
 // A wide tile has 32 units and two pages a slab, which are multiplied with the same panel. Tiles of few
 // tokens have registers for twice the sums. Panels are then read half as often, and the load of the SMs is
 // more even, because there are fewer tiles.
@@ -36,6 +40,7 @@
 #include "instructions/product/orders/tile_stream/staging.cuh"
 #include "vm/device/op.cuh"
 #include "vm/device/sm90/roles.cuh"
+#include "vm/layout/e4m3_slab_image.h"
 #include "vm/layout/kv_cache.h"
 #include "vm/layout/slab_image.h"
 
@@ -112,7 +117,13 @@ struct Stream {
       for (uint32_t part = 0; part < plan.shape.parts; ++part) {
         const uint32_t begin = plan.part_begin(part), end = plan.part_begin(part + 1);
         FormatSet::with(plan.shape.format, [&](auto format) {
-          load_slabs<decltype(format)>(role, plan, first, second, plan.shape.first_slab + begin, end - begin);
+          using Format = decltype(format);
+          const uint32_t slab = plan.shape.first_slab + begin;
+          if constexpr (Format::kSlabsOfStep == 2) {
+            load_steps<Format>(role, plan, first, second, slab, end - begin);
+          } else {
+            load_slabs<Format>(role, plan, first, second, slab, end - begin);
+          }
         });
         if (part + 1 < plan.shape.parts) issue_empty_pages(role, plan, tile);
       }
@@ -128,13 +139,14 @@ struct Stream {
     role.wait_inputs(role.recorder);
     if (role.lane == 0) ptx::fence_proxy_async_global();
     const size_t slab_bytes = size_t{role.s.shape.limits.rows} * slab_image::kRowBytes;
+    const uint32_t of_step = FormatSet::slabs_of_step(plan.shape.format);
 #pragma unroll 1
     for (uint32_t tile = 0; tile < plan.tiles; ++tile) {
       const uint32_t row = plan.shape.first_row + tile * Config::kTileTokens;
       const uint32_t rows = plan.template tokens<Config>(tile);
-      const std::byte* from =
-          plan.shape.activations + plan.shape.first_slab * slab_bytes + size_t{row} * slab_image::kRowBytes;
-      role.stream_panels(from, slab_bytes, plan.slabs, rows * slab_image::kRowBytes);
+      const std::byte* from = plan.shape.activations + plan.shape.first_slab / of_step * slab_bytes +
+                              size_t{row} * slab_image::kRowBytes;
+      role.stream_panels(from, slab_bytes, plan.slabs / of_step, rows * slab_image::kRowBytes);
     }
   }
 
@@ -211,7 +223,7 @@ struct Stream {
     scale_rows(role, plan, part, d);
     with_op([&]<class T>(const T& op) { ProductOp<T>::epilogue(role, op).finish_tile(role, part, d); });
   }
-  // Multiplies the sums with the scales of their rows of weights.
+  // Multiplies the sums with the scales of their rows of weights, and of their tokens if these have scales.
   template <class Role, uint32_t kValues>
   static __device__ __forceinline__ void scale_rows(Role& role, const Plan& plan, const WarpTile& part,
                                                     float (&d)[kValues]) {
@@ -224,6 +236,16 @@ struct Stream {
       const float first = scales[0], second = scales[(pairs ? kPairUnits : 1) * kUnitRows];
 #pragma unroll
       for (uint32_t v = 0; v < kValues; ++v) d[v] *= v / 2 % 2 == 0 ? first : second;
+    }
+    if constexpr (FormatSet::kHasInputScales) {
+      const auto* scales =
+          reinterpret_cast<const float2*>(workspace(role.s).token_scales[part.buffer] + part.token(0, 0));
+#pragma unroll
+      for (uint32_t eight = 0; eight < kValues / 4; ++eight) {
+        const float2 two = scales[eight * 4];
+        d[4 * eight] *= two.x, d[4 * eight + 1] *= two.y;
+        d[4 * eight + 2] *= two.x, d[4 * eight + 3] *= two.y;
+      }
     }
   }
 
@@ -345,6 +367,28 @@ struct Stream {
     };
     role.stream(slabs * kWideHalves, kWholePageBytes<Format>, role.recorder, copy);
   }
+  // Loads the pages of operands of 8 bits: the two slabs of a step side by side, each a page of fewer bytes.
+  template <class Format, class Role>
+  static __device__ __forceinline__ void load_steps(Role& role, const Plan& plan, const Pages& first,
+                                                    const Pages& second, uint32_t slab, uint32_t slabs) {
+    const Units units = plan.shape.units;
+    const auto copy = [&](ptx::SharedAddress to, ptx::SharedAddress landed) {
+#pragma unroll 1
+      for (const uint32_t end = slab + Format::kSlabsOfStep; slab < end;
+           ++slab, to = to + Format::kHighTerms) {
+        const uint32_t word = Format::word_of_slab(slab);
+        if (units == Units::kPairs) {
+          ptx::tensor_load_all(to, first.map, first.unit, word, landed, first.policy);
+          continue;
+        }
+        ptx::tensor_load(to, first.map, first.unit, word, landed, first.policy);
+        if (units == Units::kNeighboursApart)
+          ptx::tensor_load(to + kHalfPageBytes<Format>, second.map, second.unit, word, landed, first.policy);
+      }
+    };
+    const uint32_t slab_bytes = units == Units::kHalf ? kHalfPageBytes<Format> : kWholePageBytes<Format>;
+    role.stream(slabs / Format::kSlabsOfStep, Format::kSlabsOfStep * slab_bytes, role.recorder, copy);
+  }
   // Issues empty pages for the sums of a K split that is not the last: as many as the tile's residual needs.
   template <class Role>
   static __device__ __forceinline__ void issue_empty_pages(Role& role, const Plan& plan, uint32_t tile) {
@@ -359,7 +403,8 @@ struct Stream {
                                                        const Pages& from) {
     role.wait_inputs();
     // Consumers free a page of the last K split only after the sums of all earlier splits have been added.
-    if (plan.shape.parts > 1) role.wait_released(plan.last_part_pages());
+    if (plan.shape.parts > 1)
+      role.wait_released(plan.last_part_pages(FormatSet::slabs_of_step(plan.shape.format)));
     ptx::fence_proxy_async_global();
     const uint32_t end = min(plan.shape.end_row, row + Role::Config::kTileTokens);
     const uint32_t boxes = plan.shape.units == Units::kHalf ? kBoxes / 2 : kBoxes;
@@ -410,6 +455,13 @@ struct Stream {
       work.places[buffer][n] = block * program.heads.kv_heads * kKvBlockTokens + position % kKvBlockTokens;
     }
     if (plan.shape.squares != nullptr) work.scales[buffer][n] = scale_of(plan.shape, row);
+    if constexpr (FormatSet::kHasInputScales) {
+      if (plan.shape.format != 0) {
+        const uint32_t image_rows = role.s.shape.limits.rows;
+        work.token_scales[buffer][n] = ptx::load_relaxed(reinterpret_cast<const float*>(
+            plan.shape.activations + e4m3_slab_image::scale_offset(image_rows, plan.shape.cols, row)));
+      }
+    }
   }
   // Reads four squares at a time. Single reads would be a fifth of all that an SM reads from L2.
   static __device__ __forceinline__ float scale_of(const Shape& shape, uint32_t row) {

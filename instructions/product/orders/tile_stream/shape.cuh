@@ -90,11 +90,14 @@ struct Plan {
   __device__ __forceinline__ uint32_t tokens(uint32_t tile) const {
     return min(shape.end_row - shape.first_row - tile * Config::kTileTokens, Config::kTileTokens);
   }
-  // In a tile of 8 units a page has two slabs; the last page of a K split may have one.
-  __device__ __forceinline__ bool two_slabs_a_page() const { return shape.units == Units::kHalf; }
-  __device__ __forceinline__ uint32_t last_part_pages() const {
-    const uint32_t count = slabs - part_begin(shape.parts - 1);
-    return two_slabs_a_page() ? (count + 1) / 2 : count;
+  // A page has one step, or two if the tile has 8 units and a step one slab. The last page of a K split may
+  // have one step less.
+  __device__ __forceinline__ uint32_t steps_of_page(uint32_t slabs_of_step) const {
+    return shape.units == Units::kHalf && slabs_of_step == 1 ? 2 : 1;
+  }
+  __device__ __forceinline__ uint32_t last_part_pages(uint32_t slabs_of_step) const {
+    const uint32_t steps = (slabs - part_begin(shape.parts - 1)) / slabs_of_step;
+    return steps_of_page(slabs_of_step) == 2 ? (steps + 1) / 2 : steps;
   }
 };
 
@@ -110,7 +113,10 @@ struct Workspace {
   // Row of KV head 0 in the caches, counted in vectors of head_dim channels.
   uint32_t places[kBuffers][Config::kTileTokens];
   // If weights have scales: the scale of each of the tile's rows, in the order of its pages.
-  float row_scales[kBuffers][Config::kHasE4M3 ? kWideHalves * kTileUnits * kUnitRows : 1];
+  static constexpr uint32_t kHalves = Config::kHasWideTiles ? kWideHalves : 1;
+  float row_scales[kBuffers][Config::kHasE4M3 ? kHalves * kTileUnits * kUnitRows : 1];
+  float token_scales[kBuffers]
+                    [Config::kHasInputScales ? Config::kTileTokens : 2];  // if activations have scales
 };
 template <class Config>
 __device__ __forceinline__ Workspace<Config>& workspace(Shared<Config>& s) {

@@ -34,8 +34,21 @@ struct Sums {
   static constexpr uint32_t kValues = kTokens / 2;
 };
 
-// Issues half of a slab's products: two, as kInstructions wgmmas each. The caller has executed wgmma_fence().
-template <class Format, class Config, uint32_t kInstructions = Sums<Config>::kInstructions>
+// From the operand of a step's rows to that of product `product` of half `half`. With operands of 16 bits, a
+// half is a half of each of the slab's halves; with 8 bits, it is one of the step's two slabs.
+template <class Format>
+constexpr ptx::WgmmaOperand offset_of_product(uint32_t half, uint32_t product) {
+  constexpr bool kBytes = Format::kOperands == formats::Operands::kE4M3;
+  return (kBytes ? 2 * half + product : half + 2 * product) * ptx::kWgmmaNextTerms;
+}
+template <class Format>
+inline constexpr ptx::WgmmaType kWgmmaType =
+    Format::kOperands == formats::Operands::kBf16   ? ptx::WgmmaType::kBf16
+    : Format::kOperands == formats::Operands::kFp16 ? ptx::WgmmaType::kFp16
+                                                    : ptx::WgmmaType::kE4m3;
+
+// Issues half of a step's products: two, as kInstructions wgmmas each. The caller has executed wgmma_fence().
+template <class Format, class Config, uint32_t kHalf, uint32_t kInstructions = Sums<Config>::kInstructions>
 __device__ __forceinline__ void begin_half(ptx::WgmmaOperand rows, const typename Format::Terms& terms,
                                            float (&d)[Config::kTileTokens / 2], bool first) {
   constexpr uint32_t kValues = Sums<Config>::kValues;
@@ -45,12 +58,8 @@ __device__ __forceinline__ void begin_half(ptx::WgmmaOperand rows, const typenam
     for (uint32_t h = 0; h < kInstructions; ++h) {
       auto& sums = reinterpret_cast<float(&)[kValues]>(d[h * kValues]);
       const ptx::WgmmaOperand operand =
-          rows + h * (kValues * 2 * slab_image::kRowBytes / 16) + j * 2 * ptx::kWgmmaNextTerms;
-      if constexpr (Format::kInFp16) {
-        ptx::wgmma_fp16<kValues * 2>(sums, terms[j], operand, j != 0 || !first);
-      } else {
-        ptx::wgmma_bf16<kValues * 2>(sums, terms[j], operand, j != 0 || !first);
-      }
+          rows + h * (kValues * 2 * slab_image::kRowBytes / 16) + offset_of_product<Format>(kHalf, j);
+      ptx::Wgmma<kWgmmaType<Format>, kValues * 2>::multiply(sums, terms[j], operand, j != 0 || !first);
     }
   }
 }
@@ -125,13 +134,13 @@ __device__ __forceinline__ void multiply_halves(Role& role, const WarpPieces<For
     Format::load_terms(low, from, pieces.second);
     role.wait_next_panel(at.panel);
     ptx::wgmma_fence();
-    begin_half<Format, Config, kInstructions>(rows, low, d, slab == 0);
+    begin_half<Format, Config, 0, kInstructions>(rows, low, d, slab == 0);
     ptx::wgmma_commit();
     ptx::wgmma_wait<1>();  // waits for the previous slab
     if (slab > 0) role.free_panel(at.panel - 1, at.lane);
     Format::load_terms(high, from + Format::kHighTerms, pieces.second);
     ptx::wgmma_fence();
-    begin_half<Format, Config, kInstructions>(rows + ptx::kWgmmaNextTerms, high, d, false);
+    begin_half<Format, Config, 1, kInstructions>(rows, high, d, false);
     ptx::wgmma_commit();
     weights.free(at, slab, slabs);
   }
@@ -209,8 +218,8 @@ __device__ __forceinline__ void multiply_slabs(Role& role, const WarpPieces<Form
   };
   const auto begin = [&](ptx::WgmmaOperand rows, uint32_t k, bool first) {
     ptx::wgmma_fence();
-    begin_half<Format, Config>(rows, low[k], d, first);
-    begin_half<Format, Config>(rows + ptx::kWgmmaNextTerms, high[k], d, false);
+    begin_half<Format, Config, 0>(rows, low[k], d, first);
+    begin_half<Format, Config, 1>(rows, high[k], d, false);
     ptx::wgmma_commit();
   };
   uint32_t slab = 0;
@@ -270,14 +279,14 @@ __device__ __forceinline__ void multiply_wide(Role& role, const WarpPieces<Forma
       ptx::wgmma_wait<1>();
       at.load(low, 0);
       ptx::wgmma_fence();
-      begin_half<Format, Config>(rows, low, d[half], slab == 0);
+      begin_half<Format, Config, 0>(rows, low, d[half], slab == 0);
       ptx::wgmma_commit();
       ptx::wgmma_wait<1>();
       if (half == 0 && of_panel == 0 && slab > 0)
         at.free_previous_panel();  // everything before it has been multiplied
       at.load(high, Format::kHighTerms);
       ptx::wgmma_fence();
-      begin_half<Format, Config>(rows + ptx::kWgmmaNextTerms, high, d[half], false);
+      begin_half<Format, Config, 1>(rows, high, d[half], false);
       ptx::wgmma_commit();
       at.free_page();
     }
@@ -288,17 +297,17 @@ __device__ __forceinline__ void multiply_wide(Role& role, const WarpPieces<Forma
   at.free_previous_panel();
 }
 
-// For a warpgroup without units in the tile: frees pages (of two slabs) and panels as they land.
+// For a warpgroup without units in the tile: frees pages and panels as they land.
 template <class Role>
-__device__ __forceinline__ void skip_slabs(Role& role, uint32_t slabs) {
+__device__ __forceinline__ void skip_steps(Role& role, uint32_t steps, bool two_a_page) {
   constexpr uint32_t kPanelSlabs = Role::Config::kPanelSlabs;
 #pragma unroll 1
-  for (uint32_t slab = 0; slab < slabs; ++slab) {
-    if (slab % 2 == 0) {
+  for (uint32_t step = 0; step < steps; ++step) {
+    if (!two_a_page || step % 2 == 0) {
       role.wait_next_page(role.next_page);
       role.free_page(role.next_page++);
     }
-    if (slab % kPanelSlabs != 0) continue;
+    if (step % kPanelSlabs != 0) continue;
     role.wait_next_panel(role.next_panel);
     role.free_panel(role.next_panel++, role.lane);
   }
@@ -336,29 +345,31 @@ __device__ __forceinline__ bool fits_first_instruction(const Plan& plan, uint32_
   return Config::uniform(plan.template tokens<Config>(tile) <= Sums<Config>::kTokens ? 1 : 0) != 0;
 }
 
-// d = weights × activations of token tile `tile`, over the role's next `slabs` slabs.
+// d = weights × activations of token tile `tile`, over the role's next `slabs` slabs. A step multiplies one
+// slab or, with operands of 8 bits, two.
 template <class FormatSet, class Role>
 __device__ __forceinline__ void multiply(Role& role, const Plan& plan, uint32_t tile, uint32_t slabs,
                                          float (&d)[Role::Config::kTileTokens / 2]) {
   using Config = typename Role::Config;
   clear_sums(d);
+  const uint32_t format = format_of<FormatSet, Config>(plan);
+  const uint32_t steps = slabs / FormatSet::slabs_of_step(format);
+  const bool two_a_page = Config::uniform(plan.steps_of_page(FormatSet::slabs_of_step(format)) - 1) != 0;
   if (Config::uniform(plan.shape.units == Units::kHalf && role.warp >= kWarpgroupWarps ? 1 : 0) != 0)
-    return skip_slabs(role, slabs);
-  const bool two_a_page = Config::uniform(plan.two_slabs_a_page() ? 1 : 0) != 0;
+    return skip_steps(role, steps, two_a_page);
   const bool pairs = Config::uniform(static_cast<uint32_t>(plan.shape.units == Units::kPairs)) != 0;
-  const uint32_t pages = two_a_page ? (slabs + 1) / 2 : slabs;
+  const uint32_t pages = two_a_page ? (steps + 1) / 2 : steps;
   const auto multiply_as = [&]<class Format>(Format) {
     const WarpPieces<Format> pieces(role, pairs);
     if constexpr (Config::kTileTokens <= 64) {
-      multiply_slabs<Format>(role, pieces, two_a_page, slabs, d);
+      multiply_slabs<Format>(role, pieces, two_a_page, steps, d);
     } else if (fits_first_instruction<Config, FormatSet, Format>(plan, tile)) {
-      multiply_halves<Format, 1>(role, pieces, two_a_page, slabs, d);
+      multiply_halves<Format, 1>(role, pieces, two_a_page, steps, d);
     } else {
-      multiply_halves<Format, Sums<Config>::kInstructions>(role, pieces, two_a_page, slabs, d);
+      multiply_halves<Format, Sums<Config>::kInstructions>(role, pieces, two_a_page, steps, d);
     }
   };
-  const uint32_t format = format_of<FormatSet, Config>(plan);
-  with_counts_saved(role, pages, panels_of<Config>(slabs), [&] { FormatSet::with(format, multiply_as); });
+  with_counts_saved(role, pages, panels_of<Config>(steps), [&] { FormatSet::with(format, multiply_as); });
 }
 
 // d = weights × activations of token tile `tile` over the last K split. Calls add() after each split before
