@@ -163,7 +163,12 @@ const DeviceKernel& BoundRank::kernel() const {
   const auto choice = std::ranges::find_if(kernels_, [&](const DeviceKernelChoice* c) {
     return launch_.row_bound <= c->rows && (single_rows_ || !c->single_rows);
   });
-  return recording_ ? (*choice)->recording : (*choice)->plain;
+  if (!recording_) return (*choice)->plain;
+  if ((*choice)->recording.launch == nullptr)
+    throw Error(ErrorKind::kRuntime,
+                "the GPU kernel for these passes was built without its event recorder: "
+                "build with SERVAL_RECORDING_KERNELS=all");
+  return (*choice)->recording;
 }
 
 void BoundRank::wait_for_end() const {
@@ -226,11 +231,8 @@ void BoundRank::record(uint32_t events_of_ring, RecordingDetail detail) {
   launch_.recording = {};
   if (events_of_ring == 0) return;
   for (const DeviceKernelChoice* choice : kernels_) {
-    if (choice->recording.launch == nullptr)
-      throw Error(ErrorKind::kRuntime,
-                  "the GPU kernel for these passes was built without its event recorder: "
-                  "build with SERVAL_RECORDING_KERNELS=all");
-    SERVAL_CUDA_CHECK(static_cast<cudaError_t>(choice->recording.prepare()));
+    if (choice->recording.launch != nullptr)
+      SERVAL_CUDA_CHECK(static_cast<cudaError_t>(choice->recording.prepare()));
   }
   recording_ = std::make_unique<RecordingBuffers>(program_.machine.sms, events_of_ring);
   launch_.recording = recording_->device_view();
