@@ -42,6 +42,8 @@ using GenerationDefaults = std::map<std::string, double>;
 struct WeightFormats {
   DType layers = DType::kBF16;  // of the layers' matrices
   DType lm_head = DType::kBF16;
+  // Programs of more than 64 rows multiply weights in e4m3 with activations in e4m3 instead of fp16.
+  bool e4m3_inputs = false;
 
   bool all_bf16() const { return layers == DType::kBF16 && lm_head == DType::kBF16; }
   bool operator==(const WeightFormats&) const = default;
@@ -109,6 +111,9 @@ class Model : public ModelShape {
   // kMaxSms, 1 <= rows <= kLargestRows, 1 <= sequences <= kLargestSequences and check_ranks()
   // (models/ranks.h) accepts `ranks`.
   virtual Graph graph(const GraphOptions& options) const = 0;
+  // True if graph() supports WeightFormats::e4m3_inputs: rows of its products' inputs are whole slabs of
+  // e4m3.
+  virtual bool has_e4m3_inputs() const = 0;
   // True if graph() supports GraphOptions::tile_order.
   virtual bool has_tile_order() const = 0;
   // A copy that pools hidden states, for embeddings.

@@ -26,7 +26,9 @@ uint64_t bytes_of_row(const Model& model) {
   const auto keys = static_cast<uint64_t>(model.num_kv_heads) * static_cast<uint64_t>(model.head_dim);
   const uint64_t residual = hidden * (kF32 + kBf16 + kF32), sums = kPartSums * hidden * kF32;
   const uint64_t projected = (queries + 2 * keys) * kF32, attention = 2 * queries * kBf16;
-  return residual + sums + projected + attention + static_cast<uint64_t>(model.intermediate_size) * kBf16;
+  const auto intermediate = static_cast<uint64_t>(model.intermediate_size);
+  const uint64_t codes = model.formats.e4m3_inputs ? hidden + queries + intermediate : 0;
+  return residual + sums + projected + attention + intermediate * kBf16 + codes;
 }
 
 uint64_t bytes_of_all_rows(const Model& model) {

@@ -78,7 +78,9 @@ StoredFormats stored_formats(const std::filesystem::path& model_dir, const Model
     const Checkpoint checkpoint = Checkpoint::open(model_dir);
     Examined layers = examine(checkpoint, *quantisation, *model.with_formats({.layers = DType::kE4M3}));
     Examined lm_head = examine(checkpoint, *quantisation, *model.with_formats({.lm_head = DType::kE4M3}));
-    return {.formats = {.layers = layers.dtype, .lm_head = lm_head.dtype},
+    return {.formats = {.layers = layers.dtype,
+                        .lm_head = lm_head.dtype,
+                        .e4m3_inputs = quantisation->e4m3_inputs && layers.dtype == DType::kE4M3},
             .layers_reason = std::move(layers.reason),
             .lm_head_reason = std::move(lm_head.reason)};
   } catch (const Error&) {

@@ -62,6 +62,7 @@ struct LlamaConfig final : Model {
   std::vector<WeightSpec> weights() const override;
   std::vector<ModelConstant> constants(uint32_t context) const override;
   Graph graph(const GraphOptions& options) const override;
+  bool has_e4m3_inputs() const override;
   bool has_tile_order() const override { return !qk_norm && !pools && formats.all_bf16(); }
   std::unique_ptr<const Model> pooling() const override;
   std::unique_ptr<const Model> with_formats(const WeightFormats& wanted) const override;

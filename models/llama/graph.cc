@@ -12,6 +12,7 @@
 #include "instructions/kernels.h"
 #include "models/ranks.h"
 #include "vm/base/error.h"
+#include "vm/layout/e4m3_slab_image.h"
 #include "vm/layout/kv_cache.h"
 #include "vm/layout/row_tiles.h"
 #include "vm/reflect.h"
@@ -67,6 +68,8 @@ class Builder {
   TensorId activation(const char* name, DType dtype, uint64_t rows, uint64_t cols);
   // The input of products with weights of type `weights`.
   TensorId product_input(const char* name, uint64_t cols, DType weights);
+  // The same values in e4m3, if products of weights of type `weights` read them so; otherwise `input`.
+  TensorId codes_of(TensorId input, uint64_t cols, DType weights);
   TensorId cache(const std::string& name);
   // Tensors of rank 0 only, which does the sampling.
   TensorId sampling_state(const char* name, uint64_t rows, uint64_t bytes);
@@ -102,6 +105,10 @@ class Builder {
   // For two matrices of `units` units each that are multiplied together: units of each in a tile.
   uint32_t pair_units(uint32_t units, uint32_t rows) const;
 
+  // Adds the stage that makes the e4m3 of a product's input, and returns these; `input` if products read
+  // that.
+  TensorId quantised(uint16_t layer, TensorId input, TensorId codes, uint32_t cols, uint32_t logits_only);
+
   void embed();
   // As embed(), for several ranks: each has a part of the embedding table.
   void embed_push();
@@ -112,13 +119,14 @@ class Builder {
   // Adds the stage that multiplies Q, K and V.
   template <class Op>
   void add_projections(const char* name, const Op& op, uint16_t layer);
-  void qkv_rope(uint16_t layer, const std::string& prefix, TensorId k_cache, TensorId v_cache);
+  void qkv_rope(uint16_t layer, const std::string& prefix, TensorId input, TensorId k_cache,
+                TensorId v_cache);
   // qkv_rope() in two stages. Used if the tiles of a rank are too few for its SMs: columns are split into
   // parts.
   void project_parts(const QkvRope& op, uint16_t layer);
   void rope_parts(const QkvRope& op, uint16_t layer);
   // qkv_rope() in two stages for models with norms of the heads of Q and K.
-  void qkv_project(uint16_t layer, const std::string& prefix);
+  void qkv_project(uint16_t layer, const std::string& prefix, TensorId input);
   void qk_norm_rope(uint16_t layer, const std::string& prefix, TensorId k_cache, TensorId v_cache);
   void attention(uint16_t layer, TensorId k_cache, TensorId v_cache);
   void attention_merge(uint16_t layer);
@@ -160,7 +168,7 @@ class Builder {
   uint32_t computed_rows(uint16_t layer) const {
     return logits_only(layer) != 0 ? logit_rows_ : options_.rows;
   }
-  void gate_up_silu(uint16_t layer, const std::string& prefix);
+  void gate_up_silu(uint16_t layer, const std::string& prefix, TensorId input);
   void lm_head();
   void pool();
   uint32_t sample_records() const { return std::min(logit_rows_, std::max(options_.sms, kSampleInstances)); }
@@ -182,7 +190,8 @@ class Builder {
   Graph graph_;
   std::map<std::string, WeightSpec> weights_;  // by name
   TensorId embedding_, final_norm_, rope_, residual_, weighted_, head_input_, squares_, projected_, query_,
-      partial_, attention_, mlp_, logits_, unit_softmax_, saved_, exchange_;
+      partial_, attention_, mlp_, weighted_codes_, head_codes_, attention_codes_, mlp_codes_, logits_,
+      unit_softmax_, saved_, exchange_;
   TensorId rows_, slots_, sampled_, control_, output_, host_stop_, block_table_, adjustments_, masks_, top_,
       pooled_;
   TensorId items_;                   // of planned attention
@@ -297,6 +306,18 @@ TensorId Builder::product_input(const char* name, uint64_t cols, DType weights) 
                        .image = product_image(order_)});
 }
 
+TensorId Builder::codes_of(TensorId input, uint64_t cols, DType weights) {
+  const bool quantises = config_.formats.e4m3_inputs && weights == DType::kE4M3 && multiplies_tiles() &&
+                         options_.rows > kMostWideTileRows && !config_.pools;
+  if (!quantises) return input;
+  return graph_.add_tensor({.name = graph_.tensors[input.index].name + llama_tensor::kCodes,
+                            .rows = options_.rows,
+                            .cols = cols,
+                            .dtype = DType::kE4M3,
+                            .kind = TensorKind::kActivation,
+                            .image = product_image(order_)});
+}
+
 TensorId Builder::sampling_activation(const char* name, uint64_t rows, uint64_t cols) {
   return graph_.add_tensor(
       {.name = name, .rows = rows, .cols = cols, .dtype = DType::kF32, .kind = TensorKind::kActivation});
@@ -381,6 +402,11 @@ void Builder::add_activations() {
                               partial.cols(options_.context));
   attention_ = product_input(llama_tensor::kAttention, heads_.q_cols(), config_.formats.layers);
   mlp_ = product_input(llama_tensor::kMlp, intermediate_, config_.formats.layers);
+  weighted_codes_ = codes_of(weighted_, hidden_, config_.formats.layers);
+  head_codes_ =
+      head_input_ == weighted_ ? weighted_codes_ : codes_of(head_input_, hidden_, config_.formats.lm_head);
+  attention_codes_ = codes_of(attention_, heads_.q_cols(), config_.formats.layers);
+  mlp_codes_ = codes_of(mlp_, intermediate_, config_.formats.layers);
   if (options_.ranks > 1)
     exchange_ = activation(llama_tensor::kExchange, partial_sum_type(order_), rows, hidden_);
   if (!config_.pools) add_logits();
@@ -507,15 +533,39 @@ void Builder::add_embedding(Op op, uint32_t rank) {
         });
 }
 
+TensorId Builder::quantised(uint16_t layer, TensorId input, TensorId codes, uint32_t cols,
+                            uint32_t logits_only) {
+  if (codes == input) return input;
+  // Passes of few rows have an instance for each, so that all SMs take part.
+  constexpr uint32_t kMostRows = 8, kInstancesOfFewRows = 128;
+  const uint32_t rows = logits_only != 0 ? logit_rows_ : options_.rows;
+  const uint32_t of_instance = std::clamp(options_.rows / kInstancesOfFewRows, 1U, kMostRows);
+  QuantiseRows op{.input = input,
+                  .rows = rows_,
+                  .output = codes,
+                  .cols = cols,
+                  .logits_only = logits_only,
+                  .num_rows = 0};
+  const std::string& name = graph_.tensors[input.index].name;
+  graph_.begin_stage(layer == kNoTag ? fmt::format("quantise_rows {}", name)
+                                     : fmt::format("layer {} quantise_rows {}", layer, name));
+  for (op.first_row = 0; op.first_row < rows; op.first_row += of_instance) {
+    op.num_rows = std::min(of_instance, rows - op.first_row);
+    add(op, 0, layer);
+  }
+  return codes;
+}
+
 void Builder::layer(uint16_t index) {
   const std::string prefix = layer_prefix(index);
   const TensorId k_cache = cache(fmt::format("cache.{}.k", index));
   const TensorId v_cache = cache(fmt::format("cache.{}.v", index));
+  const TensorId input = quantised(index, weighted_, weighted_codes_, hidden_, 0);
   if (config_.qk_norm) {
-    qkv_project(index, prefix);
+    qkv_project(index, prefix, input);
     qk_norm_rope(index, prefix, k_cache, v_cache);
   } else {
-    qkv_rope(index, prefix, k_cache, v_cache);
+    qkv_rope(index, prefix, input, k_cache, v_cache);
   }
   if (adds_as_tiles(order_)) {
     planned_attention(index, k_cache, v_cache);
@@ -524,10 +574,14 @@ void Builder::layer(uint16_t index) {
     attention(index, k_cache, v_cache);
     attention_merge(index);
   }
-  add_to_residual(index, prefix + "self_attn.o_proj.weight", attention_, heads_.q_cols(),
+  const uint32_t wanted = logits_only(index);
+  add_to_residual(index, prefix + "self_attn.o_proj.weight",
+                  quantised(index, attention_, attention_codes_, heads_.q_cols(), wanted), heads_.q_cols(),
                   {weight(prefix + "post_attention_layernorm.weight"), weighted_});
-  gate_up_silu(index, prefix);
-  add_to_residual(index, prefix + "mlp.down_proj.weight", mlp_, intermediate_, norm_before(index + 1));
+  gate_up_silu(index, prefix, quantised(index, weighted_, weighted_codes_, hidden_, wanted));
+  add_to_residual(index, prefix + "mlp.down_proj.weight",
+                  quantised(index, mlp_, mlp_codes_, intermediate_, wanted), intermediate_,
+                  norm_before(index + 1));
 }
 
 Builder::NextNorm Builder::norm_before(int index) {
@@ -542,8 +596,9 @@ void Builder::add_projections(const char* name, const Op& op, uint16_t layer) {
             tile_of(units, options_.rows, projection_parts_), options_.rows, layer);
 }
 
-void Builder::qkv_rope(uint16_t layer, const std::string& prefix, TensorId k_cache, TensorId v_cache) {
-  QkvRope op{.weighted = weighted_,
+void Builder::qkv_rope(uint16_t layer, const std::string& prefix, TensorId input, TensorId k_cache,
+                       TensorId v_cache) {
+  QkvRope op{.weighted = input,
              .squares = squares_,
              .wq = weight(prefix + "self_attn.q_proj.weight"),
              .wk = weight(prefix + "self_attn.k_proj.weight"),
@@ -609,8 +664,8 @@ void Builder::rope_parts(const QkvRope& op, uint16_t layer) {
             added_shape(units, options_.rows, options_.tile_rows, options_.sms), options_.rows, layer);
 }
 
-void Builder::qkv_project(uint16_t layer, const std::string& prefix) {
-  const QkvProject op{.weighted = weighted_,
+void Builder::qkv_project(uint16_t layer, const std::string& prefix, TensorId input) {
+  const QkvProject op{.weighted = input,
                       .squares = squares_,
                       .wq = weight(prefix + "self_attn.q_proj.weight"),
                       .wk = weight(prefix + "self_attn.k_proj.weight"),
@@ -883,8 +938,8 @@ void Builder::reduce_residual(std::string stage, uint16_t layer, NextNorm next, 
   });
 }
 
-void Builder::gate_up_silu(uint16_t layer, const std::string& prefix) {
-  GateUpSilu op{.weighted = weighted_,
+void Builder::gate_up_silu(uint16_t layer, const std::string& prefix, TensorId input) {
+  GateUpSilu op{.weighted = input,
                 .squares = squares_,
                 .gate = weight(prefix + "mlp.gate_proj.weight"),
                 .up = weight(prefix + "mlp.up_proj.weight"),
@@ -903,7 +958,7 @@ void Builder::gate_up_silu(uint16_t layer, const std::string& prefix) {
 }
 
 void Builder::lm_head() {
-  LmHead op{.weighted = head_input_,
+  LmHead op{.weighted = quantised(kNoTag, head_input_, head_codes_, hidden_, 1),
             .squares = squares_,
             .weights = weights_.contains(llama_tensor::kLmHead) ? weight(llama_tensor::kLmHead) : embedding_,
             .rows = rows_,
@@ -1011,6 +1066,12 @@ void set_formats(const LlamaConfig& config, std::vector<WeightSpec>& specs) {
 
 }  // namespace
 
+bool LlamaConfig::has_e4m3_inputs() const {
+  constexpr int kMultiple = static_cast<int>(e4m3_slab_image::kColsOfSlab);
+  return !pools && hidden_size % kMultiple == 0 && intermediate_size % kMultiple == 0 &&
+         num_heads * head_dim % kMultiple == 0;
+}
+
 std::vector<WeightSpec> llama_weights(const LlamaConfig& config) {
   const int64_t hidden = config.hidden_size, intermediate = config.intermediate_size;
   const int64_t query = int64_t{config.num_heads} * config.head_dim;
@@ -1099,6 +1160,14 @@ Graph build_llama_graph(const LlamaConfig& config, const GraphOptions& options) 
   if (!config.formats.all_bf16() && (options.ranks > 1 || options.tile_order)) {
     throw Error(ErrorKind::kUsage,
                 "weights of 8 or 4 bits: supported on 1 GPU, and not in tile order with 1 row");
+  }
+  if (config.formats.e4m3_inputs && !config.has_e4m3_inputs()) {
+    throw Error(
+        ErrorKind::kUsage,
+        fmt::format("activations: 8bit: hidden_size {}, intermediate_size {}, {} heads of {}; expected "
+                    "multiples of {} columns",
+                    config.hidden_size, config.intermediate_size, config.num_heads, config.head_dim,
+                    e4m3_slab_image::kColsOfSlab));
   }
   if (options.tile_order &&
       (options.rows != 1 || options.tile_rows > 0 || options.ranks > 1 || config.qk_norm)) {

@@ -16,6 +16,7 @@ inline constexpr const char* kRope = "rope";
 inline constexpr const char* kResidual = "residual";
 inline constexpr const char* kWeighted = "weighted";
 inline constexpr const char* kHeadInput = "weighted.lm_head";  // if the LM head's input has a type of its own
+inline constexpr const char* kCodes = ".e4m3";                 // suffix: a product's input in e4m3
 inline constexpr const char* kSquares = "squares";
 inline constexpr const char* kProjected = "projected";
 inline constexpr const char* kQuery = "query";

@@ -101,14 +101,18 @@ TEST(Fp8, HasBlocksOrAScaleForAMatrixOrRow) {
   EXPECT_THAT(error_with(with(fp8(), {{"scale_fmt", "e4m3"}})), StartsWith("scale_fmt: found"));
 }
 
-TEST(Fp8, SaysThatActivationsAndKeysStay16BitsWide) {
-  const Quantisation quantisation = read_config(with(fp8(), {{"kv_cache_scheme", "static"}}));
+TEST(Fp8, SaysThatKeysStay16BitsWideAndThatStaticScalesAreNotUsed) {
+  const Quantisation quantisation =
+      read_config(with(fp8(), {{"kv_cache_scheme", "static"}, {"activation_scheme", "static"}}));
+  EXPECT_TRUE(quantisation.e4m3_inputs);
   EXPECT_THAT(
       quantisation.notices,
-      ElementsAre("config.json: quantization_config.activation_scheme: activations stay in bf16, not in "
-                  "e4m3 (dynamic)",
-                  "config.json: quantization_config.kv_cache_scheme: keys and values stay in bf16, not "
-                  "in 8 bits"));
+      ElementsAre(
+          "config.json: quantization_config.activation_scheme: activations in 8 bits have a scale for "
+          "each row, not the checkpoint's static ones",
+          "config.json: quantization_config.kv_cache_scheme: keys and values stay in bf16, not "
+          "in 8 bits"));
+  EXPECT_THAT(read_config(fp8()).notices, ElementsAre());
   EXPECT_THAT(error_with(with(fp8(), {{"kv_cache_scheme", "int4"}})), StartsWith("kv_cache_scheme: found"));
 }
 
@@ -245,7 +249,20 @@ TEST(CompressedTensors, FormatsMayBeMixed) {
               StartsWith("config_groups.group_0.format: missing; supported: "));
 }
 
-TEST(CompressedTensors, SaysThatActivationsStay16BitsWide) {
+TEST(CompressedTensors, ActivationsMayBeE4M3) {
+  const auto activations = [](const char* type) {
+    return json{{"num_bits", 8}, {"type", type}, {"strategy", "token"}, {"dynamic", true}};
+  };
+  const auto read = [](const json& found) {
+    return read_config(compressed({{"weights", weights()}, {"input_activations", found}}));
+  };
+  EXPECT_TRUE(read(activations("float")).e4m3_inputs);
+  EXPECT_THAT(read(activations("float")).notices, ElementsAre());
+  EXPECT_FALSE(read(activations("int")).e4m3_inputs);
+  EXPECT_FALSE(read_config(compressed({{"weights", weights()}})).e4m3_inputs);
+}
+
+TEST(CompressedTensors, SaysThatIntegerActivationsStay16BitsWide) {
   const json activations = {{"num_bits", 8}, {"type", "int"}, {"strategy", "token"}, {"dynamic", true}};
   const json group = {{"weights", weights()}, {"input_activations", activations}};
   const json kv_cache = {{"num_bits", 8}, {"type", "float"}, {"strategy", "tensor"}};

@@ -10,6 +10,7 @@
 #include "engine/compile/compile_model.h"
 #include "instructions/isa.h"
 #include "models/checkpoint/quantise_rows.h"
+#include "models/llama/graph.h"
 #include "models/program_proof.h"
 #include "tests/llama/decoder.h"
 #include "tests/llama/reference_llama.h"
@@ -77,6 +78,63 @@ TEST(WeightFormats, E4M3ChangesLogitsByWhatItsRoundingCosts) {
       EXPECT_LT(error, 0.12);
     }
   }
+}
+
+// tiny_config() with rows of whole slabs of e4m3, in programs of `rows` rows that multiply tiles.
+LlamaConfig with_e4m3_inputs(bool e4m3_inputs) {
+  LlamaConfig config =
+      with(tiny_config(), {.layers = DType::kE4M3, .lm_head = DType::kE4M3, .e4m3_inputs = e4m3_inputs});
+  config.hidden_size = 256;
+  config.intermediate_size = 384;
+  return config;
+}
+BackendOptions tile_options(uint32_t sms, uint32_t rows, uint32_t tile_rows) {
+  BackendOptions options = host_options(kContext, sms);
+  options.limits.rows = rows;
+  options.limits.tile_rows = tile_rows;
+  return options;
+}
+
+// Activations are rounded as weights are, and so change logits by about as much. The division into instances
+// does not show.
+TEST(WeightFormats, ActivationsInE4M3ChangeLogitsByWhatTheirRoundingCosts) {
+  const LlamaConfig config = with_e4m3_inputs(true), plain = with_e4m3_inputs(false);
+  ASSERT_TRUE(config.has_e4m3_inputs());
+  const auto weights = std::make_shared<const ModelWeights>(ModelWeights::random(in_bf16_of(config), kSeed));
+  const std::vector<int32_t> tokens = random_tokens(config, 100, 7);
+  const auto logits = [&](const LlamaConfig& of, uint32_t sms, uint32_t rows, uint32_t tile_rows) {
+    return Decoder(of, weights, tile_options(sms, rows, tile_rows)).force(tokens);
+  };
+  const auto found = logits(config, 3, 100, 64);
+  const double error = relative_error(found, logits(plain, 3, 100, 64));
+  EXPECT_GT(error, 0.005);
+  EXPECT_LT(error, 0.12);
+  EXPECT_EQ(logits(config, 1, 100, 256), found);
+  EXPECT_EQ(logits(config, 7, 65, 16), found);
+}
+
+// The instructions quantise_rows in the programs of passes of up to `rows` rows.
+size_t quantising_stages(const LlamaConfig& config, uint32_t rows) {
+  const Graph graph =
+      build_llama_graph(config, {.sms = 4, .context = kContext, .rows = rows, .tile_rows = 256});
+  return static_cast<size_t>(std::ranges::count_if(graph.stages, [](const Stage& stage) {
+    return stage.name.find("quantise_rows") != std::string::npos;
+  }));
+}
+
+TEST(WeightFormats, ActivationsAreInE4M3InPassesOfMoreThan64Rows) {
+  const LlamaConfig config = with_e4m3_inputs(true);
+  const size_t of_layers = 4 * static_cast<size_t>(config.num_layers);
+  EXPECT_EQ(quantising_stages(config, 65), of_layers + 1);  // and of the LM head
+  EXPECT_EQ(quantising_stages(config, 64), 0U);
+  EXPECT_EQ(quantising_stages(with_e4m3_inputs(false), 65), 0U);
+  LlamaConfig head_in_bf16 = config;
+  head_in_bf16.formats.lm_head = DType::kBF16;
+  EXPECT_EQ(quantising_stages(head_in_bf16, 65), of_layers);
+  LlamaConfig odd = config;
+  odd.intermediate_size = 448;
+  EXPECT_FALSE(odd.has_e4m3_inputs());
+  EXPECT_THROW(quantising_stages(odd, 65), Error);
 }
 
 // 15 steps for a group of random weights, which fill their range evenly: errors of up to half a step, a 15th

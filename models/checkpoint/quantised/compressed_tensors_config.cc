@@ -65,10 +65,14 @@ WeightScheme read_scheme(const JsonFields& weights, const std::string& format) {
   return scheme;
 }
 
-void add_activation_notice(const JsonFields& group, Quantisation& quantisation) {
+void read_activations(const JsonFields& group, Quantisation& quantisation) {
   const json* activations = group.find("input_activations");
   if (activations == nullptr || activations->empty() || !quantisation.notices.empty()) return;
   const JsonFields fields = group.object("input_activations");
+  if (fields.text_or("type", "int") == "float" && fields.integer_or("num_bits", 8, 1, 32) == 8) {
+    quantisation.e4m3_inputs = true;
+    return;
+  }
   quantisation.notices.push_back(fmt::format("{}: activations stay in bf16, not in {} bits",
                                              group.where("input_activations"),
                                              fields.integer_or("num_bits", 8, 1, 32)));
@@ -102,7 +106,7 @@ Quantisation read_compressed_tensors(const JsonFields& fields) {
     const std::string format =
         mixed || group.has("format") ? read_format(group, "") : read_format(fields, "");
     refuse_unless_empty(group, {"output_activations"});
-    add_activation_notice(group, quantisation);
+    read_activations(group, quantisation);
     quantisation.groups.push_back({.has_targets = true,
                                    .targets = ModulePatterns(group, "targets", PatternSyntax::kNameOrRegex),
                                    .scheme = read_scheme(group.object("weights"), format)});

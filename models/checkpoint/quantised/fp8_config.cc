@@ -5,12 +5,19 @@
 namespace serval {
 namespace {
 
-Quantisation e4m3_quantisation(const WeightScheme& scheme, ModulePatterns ignored, std::string notice) {
+Quantisation e4m3_quantisation(const WeightScheme& scheme, ModulePatterns ignored) {
   Quantisation quantisation;
   quantisation.groups.push_back({.has_targets = false, .targets = {}, .scheme = scheme});
   quantisation.ignored = std::move(ignored);
-  quantisation.notices.push_back(std::move(notice));
+  quantisation.e4m3_inputs = true;
   return quantisation;
+}
+
+// Scales of activations that a checkpoint has are not used.
+void add_scales_notice(const JsonFields& fields, const char* key, Quantisation& quantisation) {
+  quantisation.notices.push_back(
+      fmt::format("{}: activations in 8 bits have a scale for each row, not the checkpoint's static ones",
+                  fields.where(key)));
 }
 
 }  // namespace
@@ -25,18 +32,15 @@ Quantisation read_fp8(const JsonFields& fields) {
     read_block_size(fields, "weight_block_size", *size, scheme);
   // AutoFP8, and so vLLM, call the list "ignored_layers".
   const char* list = fields.has("modules_to_not_convert") ? "modules_to_not_convert" : "ignored_layers";
-  Quantisation quantisation = e4m3_quantisation(scheme, ModulePatterns(fields, list, PatternSyntax::kPart),
-                                                fmt::format("{}: activations stay in bf16, not in e4m3 ({})",
-                                                            fields.where("activation_scheme"), activations));
+  Quantisation quantisation = e4m3_quantisation(scheme, ModulePatterns(fields, list, PatternSyntax::kPart));
+  if (activations == "static") add_scales_notice(fields, "activation_scheme", quantisation);
   read_kv_cache_scheme(fields, "kv_cache_scheme", quantisation);
   return quantisation;
 }
 
 Quantisation read_fbgemm_fp8(const JsonFields& fields) {
-  return e4m3_quantisation(
-      {.layout = WeightLayout::kScaled, .granularity = Granularity::kRow},
-      ModulePatterns(fields, "modules_to_not_convert", PatternSyntax::kPart),
-      fmt::format("{}: activations stay in bf16, not in e4m3", fields.where("activation_scale_ub")));
+  return e4m3_quantisation({.layout = WeightLayout::kScaled, .granularity = Granularity::kRow},
+                           ModulePatterns(fields, "modules_to_not_convert", PatternSyntax::kPart));
 }
 
 Quantisation read_modelopt(const JsonFields& fields) {
@@ -46,8 +50,8 @@ Quantisation read_modelopt(const JsonFields& fields) {
   WeightScheme scheme{.layout = WeightLayout::kScaled, .granularity = Granularity::kTensor};
   if (algorithm != "fp8") scheme.granularity = Granularity::kRow;
   Quantisation quantisation = e4m3_quantisation(
-      scheme, ModulePatterns(object, nested ? "exclude_modules" : "ignore", PatternSyntax::kGlob),
-      fmt::format("{}: activations stay in bf16, not in e4m3", object.where("quant_algo")));
+      scheme, ModulePatterns(object, nested ? "exclude_modules" : "ignore", PatternSyntax::kGlob));
+  if (algorithm == "fp8") add_scales_notice(object, "quant_algo", quantisation);
   for (const char* key : {"kv_cache_quant_algo", "kv_cache_scheme"})
     read_kv_cache_scheme(object, key, quantisation);
   return quantisation;

@@ -1,8 +1,8 @@
 // What a model directory says about its quantised weights: "quantization_config" of config.json, or one of
 // the files hf_quant_config.json, quantize_config.json and quant_config.json.
 //
-// A key that changes how weights are computed is obeyed, or refused by name. Quantisation of activations and
-// of keys and values is not done: they stay 16 bits wide, and a notice says so.
+// A key that changes how weights are computed is obeyed, or refused by name. Keys and values stay 16 bits
+// wide, and so do activations that the model has in integers; a notice says so.
 #pragma once
 
 #include <filesystem>
@@ -38,6 +38,7 @@ struct Quantisation {
   // True if each matrix that a group targets must be stored quantised. Otherwise one that is stored in BF16,
   // F16 or F32 is used as it is.
   bool targets_are_complete = false;
+  bool e4m3_inputs = false;          // the model's activations are e4m3, too
   std::vector<std::string> notices;  // each one line: a setting that is not applied
 
   // How a module's weight, such as "model.layers.0.mlp.up_proj", is stored; null: not quantised.
