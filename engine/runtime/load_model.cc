@@ -120,6 +120,8 @@ ChosenBackend make_backend(const EngineOptions& asked, const Model& model, Weigh
     return options_in(engine, model, bytes_of_model(model, ranks), available_host_memory());
   };
   const auto host = [&] {
+    if (asked_formats(engine).e4m3_inputs.value_or(false))
+      throw Error(ErrorKind::kUsage, "activations: 8bit: needs a GPU; this run is on the host");
     const BackendOptions options = host_options();
     if (file.empty()) return make_host_backend(model, weights.on_host(), options);
     return bind_file(file, program, [&](ProgramSet programs) {

@@ -38,6 +38,9 @@ constexpr WeightFormatName kWeightFormats[] = {{"bf16", DType::kBF16},       {"f
                                                {"int4", DType::kInt4G128},   {"int4:32", DType::kInt4G32},
                                                {"int4:64", DType::kInt4G64}, {"int4:128", DType::kInt4G128}};
 
+constexpr const char* k16Bit = "16bit";
+constexpr const char* k8Bit = "8bit";
+
 struct SpeculationName {
   std::string_view name;
   Speculation::Method method;
@@ -77,6 +80,12 @@ void check_gpus(const EngineOptions& options) {
     throw Error(ErrorKind::kUsage, fmt::format("gpus: {}; backend torch takes 1", count));
 }
 
+std::optional<bool> asked_e4m3_inputs(const std::string& name) {
+  if (name.empty() || name == kStoredFormat) return std::nullopt;
+  require_one_of("activations", name, activation_width_names());
+  return name == k8Bit;
+}
+
 // The first option that asks for weights in codes, such as "weights: fp8"; empty if none does.
 std::string option_of_codes(const EngineOptions& options) {
   const AskedFormats asked = asked_formats(options);
@@ -92,6 +101,18 @@ void check_weight_formats(const EngineOptions& options) {
     throw Error(ErrorKind::kUsage, named + " runs on backends device and host; torch has bf16");
   if (options.gpus.size() > 1)
     throw Error(ErrorKind::kUsage, fmt::format("{} runs on 1 GPU; gpus: {}", named, options.gpus.size()));
+}
+
+void check_activations(const EngineOptions& options) {
+  if (!asked_formats(options).e4m3_inputs.value_or(false)) return;
+  const auto refuse = [](const std::string& reason) {
+    throw Error(ErrorKind::kUsage, "activations: 8bit: " + reason);
+  };
+  if (options.batch_invariant) refuse("with batch_invariant, passes of all sizes compute alike, in 16 bits");
+  if (!options.program.empty()) refuse(options.program + " is compiled already");
+  const BackendKind kind = backend_kind(options);
+  if (kind == BackendKind::kHost || kind == BackendKind::kTorch)
+    refuse(fmt::format("needs a GPU; backend: {}", name_of(kind)));
 }
 
 void check_speculation(const Speculation& speculation) {
@@ -116,13 +137,19 @@ std::vector<std::string> weight_format_names() {
   return names;
 }
 
+std::vector<std::string> activation_width_names() {
+  return {kStoredFormat, k16Bit, k8Bit};
+}
+
 AskedFormats asked_formats(const EngineOptions& options) {
   const auto named = [](const char* field, const std::string& name) -> std::optional<DType> {
     if (name.empty() || name == kStoredFormat) return std::nullopt;
     require_one_of(field, name, weight_format_names());
     return std::ranges::find(kWeightFormats, name, &WeightFormatName::name)->dtype;
   };
-  return {.layers = named("weights", options.weights), .lm_head = named("lm_head", options.lm_head)};
+  return {.layers = named("weights", options.weights),
+          .lm_head = named("lm_head", options.lm_head),
+          .e4m3_inputs = asked_e4m3_inputs(options.activations)};
 }
 
 std::vector<std::string> speculation_names() {
@@ -180,6 +207,7 @@ void check_options(const EngineOptions& options) {
     throw Error(ErrorKind::kUsage,
                 fmt::format("checked: backend {}; only backend host checks", options.backend));
   check_weight_formats(options);
+  check_activations(options);
   check_speculation(options.speculation);
   if (!options.pooling.empty()) require_one_of("pooling", options.pooling, names_of<Pooling>());
   if (!options.program.empty()) check_program_options(options);

@@ -31,9 +31,12 @@ inline constexpr const char* kBestPolicy = "best";
 std::vector<std::string> policy_names();
 // Names of types of weights. The first, "auto", is the default.
 std::vector<std::string> weight_format_names();
-// The types that the options name; nullopt for auto (engine/runtime/weight_formats.h). Throws Error(kUsage).
+// Widths of activations. The first, "auto", is the default.
+std::vector<std::string> activation_width_names();
+// What the options name; nullopt for auto (engine/runtime/weight_formats.h). Throws Error(kUsage).
 struct AskedFormats {
   std::optional<DType> layers, lm_head;
+  std::optional<bool> e4m3_inputs;
 };
 AskedFormats asked_formats(const EngineOptions& options);
 std::vector<std::string> backend_names();

@@ -152,7 +152,7 @@ class Quantised(Case):
 
     def test_activations_that_stay_16_bits_wide_are_mentioned(self):
         log = self.answer(self.pair("fp8-tensor")[0])[2]
-        self.assertIn("activation_scheme: activations stay in bf16, not in e4m3 (static)", log)
+        self.assertIn("activation_scheme: activations in 8 bits have a scale for each row", log)
         log = self.answer(self.pair("gptq-4")[0])[2]
         self.assertEqual(log.count("\n"), 1, msg=log)
         self.assertIn("7 int4 tensors kept as stored", log)

@@ -70,6 +70,27 @@ class WeightFormats(Case):
         needles = ("int4:128", "q_proj.weight has 64 columns", "a multiple of 128")
         self.check_fails(2, "weights", *needles, arguments=["generate", "-m", self.model, "-p", "A", "--weights", "int4"])
 
+    def test_activations_of_8_bits_change_programs_of_large_passes_only(self):
+        def stages(rows, *flags):
+            result = run("schedule", "-m", "llama-3.2-1b", "--machine", "h200", "--max-batch-tokens", "128", "--rows", rows, "--json", *flags)
+            self.assertEqual(result.returncode, 0, msg=result.stderr)
+            return "quantise_rows" in result.stdout
+
+        self.assertTrue(stages("65", "--weights", "fp8"))
+        self.assertTrue(stages("65", "--weights", "fp8", "--activations", "8bit"))
+        self.assertFalse(stages("64", "--weights", "fp8", "--activations", "8bit"))
+        self.assertFalse(stages("65", "--weights", "fp8", "--activations", "16bit"))
+        self.assertFalse(stages("65", "--weights", "fp8", "--batch-invariant"))
+        self.assertFalse(stages("65"))
+
+    def test_activations_of_8_bits_are_refused_where_nothing_has_them(self):
+        flags = ["--activations", "8bit"]
+        self.check_fails(2, "needs weights in fp8; weights: bf16", arguments=["generate", "-p", "A", *flags])
+        self.check_fails(2, "batch_invariant", arguments=["generate", "-p", "A", "--weights", "fp8", "--batch-invariant", *flags])
+        self.check_fails(2, "needs a GPU", arguments=["generate", "-p", "A", "--weights", "fp8", "--backend", "host", *flags])
+        self.check_fails(2, "4bit", "auto", "16bit", "8bit", arguments=["generate", "-p", "A", "--activations", "4bit"])
+        self.check_fails(2, "multiples of 128", arguments=["schedule", "-m", "smollm2-135m", "--machine", "h200", "--max-batch-tokens", "128", "--rows", "65", "--weights", "fp8", *flags])
+
     def test_other_types_are_refused(self):
         for flag in ("--weights", "--lm-head"):
             self.check_fails(2, flag, "fp9", "auto", "bf16", "fp8", "int4", "int4:32", arguments=["generate", "-p", "A", flag, "fp9"])

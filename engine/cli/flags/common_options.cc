@@ -93,6 +93,13 @@ void declare_weight_formats(FlagSet& flags, EngineOptions& options) {
   };
   format("--weights", "the layers' matrices are", options.weights);
   format("--lm-head", "the LM head is", options.lm_head);
+  flags.value(
+      "--activations", "WIDTH",
+      fmt::format("width of activations that weights in fp8 are multiplied with: {}; 8bit: in a GPU's passes "
+                  "of more than 64 tokens. Default: auto: 8bit if the checkpoint has them so or --weights "
+                  "rounds to fp8, and not with --batch-invariant",
+                  fmt::join(activation_width_names(), ", ")),
+      [&options](const FlagValue& v) { options.activations = parse_choice(v, activation_width_names()); });
 }
 
 void declare_model(FlagSet& flags, EngineOptions& options) {

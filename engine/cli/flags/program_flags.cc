@@ -36,7 +36,7 @@ void ProgramFlags::declare(FlagSet& set, const std::string& purpose) {
 
 void ProgramFlags::check(const FlagSet& set, ModelOfFile model_of_file) const {
   if (model_of_file == ModelOfFile::kNone)
-    check_not_compiled(set, program_file, {"--model", "--weights", "--lm-head"});
+    check_not_compiled(set, program_file, {"--model", "--weights", "--lm-head", "--activations"});
   check_not_compiled(set, program_file,
                      {"--ctx-size", "--machine", "--sms", "--gpus", "--policy", "--queue", "--threads",
                       "--max-sequences", "--max-batch-tokens", "--batch-invariant"});

@@ -67,9 +67,10 @@ std::string csv_cell(const ordered_json& value) {
 }
 
 std::string dtype_text(const WeightFormats& formats) {
-  const std::string layers(name_of(formats.layers));
-  return formats.lm_head == formats.layers ? layers
-                                           : fmt::format("{}, lm_head {}", layers, name_of(formats.lm_head));
+  std::string text(name_of(formats.layers));
+  if (formats.lm_head != formats.layers) text += fmt::format(", lm_head {}", name_of(formats.lm_head));
+  if (formats.e4m3_inputs) text += ", activations e4m3 from 65 tokens on";
+  return text;
 }
 
 }  // namespace

@@ -321,6 +321,11 @@ struct EngineOptions {
   // int4 run on one GPU or the host.
   std::string weights = {};
   std::string lm_head = {};
+  // Width of the activations that weights in fp8 are multiplied with: 16bit; 8bit (e4m3 with a scale for each
+  // row, in a GPU's passes of more than 64 tokens; the others stay 16 bits wide); or auto, the default: 8bit
+  // if the checkpoint's activations are e4m3, or if `weights` rounds other weights to fp8. auto is 16bit with
+  // batch_invariant, and on the host.
+  std::string activations = {};
   // true: the engine computes embeddings, with weights in bf16 and on one GPU or the host, and generates
   // nothing; the LM head is not loaded. Unset: if the model's files say how its embeddings are made
   // (sentence-transformers' modules.json; pooling_type in a GGUF file).

@@ -102,6 +102,7 @@ void add_options(nb::module_& m) {
       .def_rw("allow_nonfinite", &EngineOptions::allow_nonfinite)
       .def_rw("weights", &EngineOptions::weights)
       .def_rw("lm_head", &EngineOptions::lm_head)
+      .def_rw("activations", &EngineOptions::activations)
       .def_rw("embeddings", &EngineOptions::embeddings)
       .def_rw("pooling", &EngineOptions::pooling)
       .def_rw("context", &EngineOptions::context)

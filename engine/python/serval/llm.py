@@ -27,7 +27,8 @@ class LLM:
             with `random_weights`. Empty: the bundled model.
         options: by name, those of the C++ API's `EngineOptions` (docs/python.md lists them): `context`,
             `max_sequences`, `max_batch_tokens`, `kv_cache_memory`, `batch_invariant`, `backend`, `threads`, `gpus`,
-            `random_weights`, `weights` and `lm_head` ("fp8", "int4": 8 or 4 bits), `trace_tokens`, …; or by vLLM's names `max_model_len`, `max_num_seqs`,
+            `random_weights`, `weights` and `lm_head` ("fp8", "int4": 8 or 4 bits), `activations` ("16bit", "8bit"), `trace_tokens`, …; or by
+            vLLM's names `max_model_len`, `max_num_seqs`,
             `max_num_batched_tokens`, `tensor_parallel_size`, `runner` ("pooling": for `embed`; "generate"; "auto": for `embed`
             if the model's files say how its embeddings are made), `speculative_config` ({"method": "ngram",
             "num_speculative_tokens": 7, "prompt_lookup_min": 2, "prompt_lookup_max": 4}). `pooling` ("last", "mean", "cls")
