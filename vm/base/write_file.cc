@@ -96,6 +96,16 @@ void FileWriter::write(std::string_view bytes) {
   if (!write_all(fd_, bytes)) fail();
 }
 
+void FileWriter::overwrite(uint64_t offset, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (written < 0 && errno != EINTR) fail();
+    if (written <= 0) continue;
+    bytes.remove_prefix(static_cast<size_t>(written));
+    offset += static_cast<uint64_t>(written);
+  }
+}
+
 void FileWriter::commit() {
   if (!temporary_.empty() && !sync_to_disk(fd_)) fail();
   const int closed = close(fd_);

@@ -6,6 +6,7 @@
 // replaced.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string_view>
@@ -26,6 +27,8 @@ class FileWriter {
   void write_values(std::span<const T> values) {
     write({reinterpret_cast<const char*>(values.data()), values.size_bytes()});
   }
+  // Replaces bytes that have been written. The path must be a regular file.
+  void overwrite(uint64_t offset, std::string_view bytes);
   // Gives the file its name. The last call.
   void commit();
 

@@ -82,6 +82,16 @@ TEST(WriteFile, NothingHasTheNameBeforeAllIsWritten) {
   EXPECT_EQ(content_of(dir / "a"), "all foit");
 }
 
+TEST(WriteFile, OverwritesBytesInPlace) {
+  const TempDir dir;
+  FileWriter file(dir / "a");
+  file.write("....data");
+  file.overwrite(1, "ab");
+  file.write("!");
+  file.commit();
+  EXPECT_EQ(content_of(dir / "a"), ".ab.data!");
+}
+
 TEST(WriteFile, KeepsAFilesPermissionsAndALink) {
   const TempDir dir;
   write_file(dir / "a", "1");
