@@ -41,7 +41,7 @@ std::string stored_text(const std::optional<FoundMatrix>& found, const Quantisat
   std::string text = scheme_text(*quantisation.scheme_of(module_of(spec.name)));
   if (!matrix.block_of_col.empty()) text += " whose columns are not in sequence (g_idx)";
   if (matrix.type == CodeType::kUint4 && matrix.scales.type == StoredType::kF32)
-    text += " with scales of type F32";
+    text += matrix.wide_scales_fit ? "" : " with scales of type F32 that fp16 cannot hold";
   return text;
 }
 

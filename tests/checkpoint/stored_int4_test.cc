@@ -28,8 +28,9 @@ constexpr const char* kModules[] = {"self_attn.q_proj", "self_attn.k_proj", "sel
 constexpr int64_t kGroup = 32;
 const std::string kUp = "model.layers.0.mlp.up_proj";
 
-uint16_t bits_in(const std::string& type, float value) {
-  return type == "BF16" ? float_to_bf16(value) : float_to_fp16(value);
+std::string bytes_in(const std::string& type, float value) {
+  if (type == "F32") return bytes_of<float>({value});
+  return bytes_of<uint16_t>({type == "BF16" ? float_to_bf16(value) : float_to_fp16(value)});
 }
 
 // The tiny model with the matrices of its layer as compressed-tensors packs them, in groups of 32.
@@ -47,8 +48,8 @@ class PackedModel {
   }
   // Sets the scale of a group of up_proj.
   void set_scale(size_t index, float value) {
-    const uint16_t bits = bits_in(scale_type_, value);
-    tensor(kUp + ".weight_scale").data.replace(index * sizeof bits, sizeof bits, bytes_of<uint16_t>({bits}));
+    const std::string bytes = bytes_in(scale_type_, value);
+    tensor(kUp + ".weight_scale").data.replace(index * bytes.size(), bytes.size(), bytes);
   }
   // All scales of up_proj, times `factor`.
   void multiply_scales(float factor) {
@@ -84,8 +85,7 @@ class PackedModel {
     for (uint32_t& word : words) word = static_cast<uint32_t>(random());
     std::string scales;
     for (size_t i = 0; i < static_cast<size_t>(rows * groups); ++i)
-      scales += scale_type_ == "F32" ? bytes_of<float>({scale_of(i)})
-                                     : bytes_of<uint16_t>({bits_in(scale_type_, scale_of(i))});
+      scales += bytes_in(scale_type_, scale_of(i));
     std::erase_if(tensors_, [&](const TestTensor& t) { return t.name == module + ".weight"; });
     tensors_.push_back({module + ".weight_packed", "I32", {rows, cols / 8}, bytes_of(words)});
     tensors_.push_back({module + ".weight_shape", "I64", {2}, bytes_of<int64_t>({rows, cols})});
@@ -169,13 +169,30 @@ TEST(StoredInt4, ScalesOfBf16ThatFp16CannotReachAreKeptByTheScaleOfTheRow) {
               HasSubstr("up_proj.weight_scale\": row 5: fp16 cannot hold its scales; --weights bf16"));
 }
 
-TEST(StoredInt4, ScalesOfFp32AreNotKept) {
-  const StoredFormats stored = PackedModel("F32").formats();
+TEST(StoredInt4, ScalesOfFp32AreKeptWhereFp16HoldsThem) {
+  PackedModel model("F32");
+  EXPECT_EQ(model.formats().formats.layers, DType::kInt4G32);
+  expect_kept(model, 1);
+  model.multiply_scales(0x1p-40F);
+  EXPECT_EQ(model.formats().formats.layers, DType::kInt4G32);
+  const ModelWeights weights = model.load();
+  const Matrix matrix = weights.matrix(kUp + ".weight");
+  EXPECT_NE(int4_rows::scale_of(matrix.codes, 64, kGroup), 1);
+  EXPECT_EQ(fp16_to_float(int4::scale_of(int4_rows::word_of(matrix.codes, 64, 1))) *
+                int4_rows::scale_of(matrix.codes, 64, kGroup),
+            PackedModel::scale_of(1) * 0x1p-40F);
+}
+
+TEST(StoredInt4, ScalesOfFp32AreNotKeptWhereFp16DoesNotHoldThem) {
+  PackedModel model("F32");
+  model.multiply_scales(1.0F / 3);
+  const StoredFormats stored = model.formats();
   EXPECT_TRUE(stored.formats.all_bf16());
   EXPECT_EQ(
       stored.layers_reason,
-      "tensor \"model.layers.0.self_attn.q_proj.weight\" is 4-bit integers in groups of 32 with scales of "
-      "type F32, not 4-bit integers in groups of 32, 64, 128 or rows with scales of 16 bits");
+      "tensor \"model.layers.0.mlp.up_proj.weight\" is 4-bit integers in groups of 32 with scales of "
+      "type F32 that fp16 cannot hold, not 4-bit integers in groups of 32, 64, 128 or rows with scales of "
+      "16 bits");
 }
 
 TEST(StoredInt4, GroupsThatNoTypeHasAreNotKept) {

@@ -57,6 +57,8 @@ class MatrixReader {
         read_awq();
         break;
     }
+    if (matrix_.type == CodeType::kUint4 && matrix_.scales.type == StoredType::kF32)
+      matrix_.wide_scales_fit = matrix_.scales_fit_fp16();
     return {std::move(matrix_), std::move(tensors_)};
   }
 

@@ -18,7 +18,8 @@ struct FoundMatrix {
 
 // Looks for the tensors of matrix `spec`, whose name in the checkpoint is `name` ("….weight"). nullopt if the
 // checkpoint stores the matrix in BF16, F16 or F32, or not at all, and the configuration allows that. Checks
-// names, shapes, types and column groups; reads no codes, scales or zero points. Throws Error(kRuntime) with
+// names, shapes, types and column groups; reads no codes or zero points, and no scales but those in fp32 of
+// 4-bit integers. Throws Error(kRuntime) with
 // one line that names the file and the tensor.
 std::optional<FoundMatrix> find_quantised_matrix(const Checkpoint& checkpoint,
                                                  const Quantisation& quantisation, const WeightSpec& spec,

@@ -190,13 +190,23 @@ void QuantisedMatrix::read_e4m3_rows(int64_t first_row, int64_t row_count, uint8
 }
 
 DType QuantisedMatrix::int4_type() const {
-  if (type != CodeType::kUint4 || block_rows != 1 || !block_of_col.empty() || scales.type == StoredType::kF32)
-    return DType::kBF16;
+  const bool fits = scales.type != StoredType::kF32 || wide_scales_fit;
+  if (type != CodeType::kUint4 || block_rows != 1 || !block_of_col.empty() || !fits) return DType::kBF16;
   for (const DType dtype : {DType::kInt4G128, DType::kInt4G64, DType::kInt4G32}) {
     const int64_t group = group_of(dtype);
     if (cols % group == 0 && (block_cols == group || block_cols >= cols)) return dtype;
   }
   return DType::kBF16;
+}
+
+bool QuantisedMatrix::scales_fit_fp16() const {
+  std::vector<float> row_scales;
+  for (int64_t row = 0; row * block_rows < rows; ++row) {
+    row_scales.clear();
+    for (int64_t block = 0; block * block_cols < cols; ++block) row_scales.push_back(scale(row, block));
+    if (factor_in_fp16(row_scales) == 0) return false;
+  }
+  return true;
 }
 
 void QuantisedMatrix::read_int4_rows(DType dtype, int64_t first_row, int64_t row_count, uint8_t* to) const {

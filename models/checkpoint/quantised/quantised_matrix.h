@@ -58,6 +58,8 @@ struct QuantisedMatrix {
   // Column block of each column if these are not in sequence (GPTQ's and compressed-tensors' g_idx, "act
   // order"); empty: col / block_cols. Columns themselves are stored in their own order.
   std::vector<int32_t> block_of_col;
+  // scales_fit_fp16() of 4-bit integers with scales in fp32: few such files have scales that do.
+  bool wide_scales_fit = false;
   std::string codes_name, scales_name, zeros_name;  // "FILE: tensor NAME", for error lines
 
   // Writes the values of elements [first_row, first_row + row_count) × [first_col, first_col + col_count),
@@ -76,9 +78,12 @@ struct QuantisedMatrix {
   void read_e4m3_rows(int64_t first_row, int64_t row_count, uint8_t* to) const;
 
   // The type of 4-bit integers that holds codes, scales and zero points as they are: columns of a group are
-  // neighbours, and 32, 64, 128 or a whole row, which becomes equal groups; scales have 16 bits or less.
-  // kBF16 if there is none. Scales may still be numbers that fp16 cannot hold.
+  // neighbours, and 32, 64, 128 or a whole row, which becomes equal groups; scales have 16 bits or less, or
+  // are in fp32 and fit (see wide_scales_fit). kBF16 if there is none. Scales of 16 bits may still be numbers
+  // that fp16 cannot hold.
   DType int4_type() const;
+  // Reads all scales: true if for each row a power of two makes them fp16 numbers.
+  bool scales_fit_fp16() const;
   // True if a matrix in memory of type `dtype` can hold codes and scales as they are.
   bool keeps_codes_in(DType dtype) const {
     if (dtype == DType::kE4M3) return has_e4m3_rows();
