@@ -40,6 +40,7 @@ constexpr Command kCommands[] = {
     {"detokenize", "print the text of token ids", run_detokenize},
     {"info", "facts about a model and this machine", run_info},
     {"models", "list the models in a cache and a folder", run_models},
+    {"quantize", "write a model with weights of 8 or 4 bits", run_quantize},
     {"verify", "compare the model's logits with a reference's", run_verify},
 };
 

@@ -7,7 +7,7 @@ import unittest
 from harness import run
 
 DOCS = os.path.join(os.path.dirname(__file__), "../../docs/cli.md")
-COMMANDS = ["generate", "chat", "serve", "score", "embed", "schedule", "validate", "bench", "verify", "profile", "profile diff", "info", "models", "tokenize", "detokenize"]
+COMMANDS = ["generate", "chat", "serve", "score", "embed", "schedule", "validate", "bench", "verify", "profile", "profile diff", "info", "models", "quantize", "tokenize", "detokenize"]
 
 
 class Docs(unittest.TestCase):

@@ -14,6 +14,7 @@ int run_bench(const Arguments& arguments);
 int run_profile(const Arguments& arguments);
 int run_info(const Arguments& arguments);
 int run_models(const Arguments& arguments);
+int run_quantize(const Arguments& arguments);
 int run_embed(const Arguments& arguments);
 int run_score(const Arguments& arguments);
 int run_verify(const Arguments& arguments);

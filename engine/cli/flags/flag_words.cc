@@ -35,6 +35,7 @@ constexpr Names kNames[] = {
     {"draft_min", "", "--draft-min", "SERVAL_DRAFT_MIN"},
     {"ngram_min", "", "--spec-ngram-min", "SERVAL_SPEC_NGRAM_MIN"},
     {"ngram_max", "", "--spec-ngram-max", "SERVAL_SPEC_NGRAM_MAX"},
+    {"shard_size", "", "--shard-size", "SERVAL_SHARD_SIZE"},
     {"trace_tokens", "", "--trace-tokens", "SERVAL_TRACE_TOKENS"},
 };
 
