@@ -9,6 +9,7 @@ Run it when a format changes. It does not change the inputs that fuzzers have fo
 import gzip
 import json
 import pathlib
+import random
 import struct
 import subprocess
 import sys
@@ -103,6 +104,19 @@ def config():
         if file == "config.json":
             write("config", f"quantised-{name}", compact(tiny_model.config(quantization_config=quantisation)))
     write("config", "rope-both", compact(tiny_model.config(**both, gguf_rope={"attention_factor": 1.5, "divisors": [2.0] * 32})))
+
+
+def quantised():
+    """One matrix of 16 × 64 in each format, as quantised_target.cc reads it."""
+    rows, cols, module = 16, 64, "model.layers.0.mlp.up_proj"
+    for name, (_, quantisation, make) in tiny_quantised.FORMATS.items():
+        header, data = {}, b""
+        for part, (dtype, shape, content) in make(random.Random(name), rows, cols)[1].items():
+            header[f"{module}.{part}"] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(content)]}
+            data += content
+        data = data.replace(b"}", b"|")  # the last brace ends the header
+        method = {"quant_method": "modelopt"} if name == "modelopt" else {}  # the name of its file says it
+        write("quantised", name, compact(method | quantisation), compact(header).encode() + data)
 
 
 def tokenizer():
@@ -301,6 +315,7 @@ def main():
     gguf()
     index()
     config()
+    quantised()
     tokenizer()
     chat()
     body()

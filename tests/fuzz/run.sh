@@ -21,8 +21,8 @@ readonly kTimeout_s=10
 readonly kMemory_MiB=2048
 readonly kMaxArtifacts=20            # kept for each kind and target, smallest first
 readonly kMaxCorpusBytes=9000000     # new inputs kept, smallest first; keeps the archive below 10 MB
-readonly kTargets=(body chat config gbnf gguf http index jinja program safetensors schema tokenizer trace)
-declare -rA kMaxInputBytes=([body]=4096 [http]=4096 [chat]=2048 [config]=4096 [gbnf]=2048 [gguf]=8192 [index]=4096 [jinja]=4096 [program]=32768 [safetensors]=4096 [schema]=4096 [tokenizer]=8192
+readonly kTargets=(body chat config gbnf gguf http index jinja program quantised safetensors schema tokenizer trace)
+declare -rA kMaxInputBytes=([body]=4096 [http]=4096 [chat]=2048 [config]=4096 [gbnf]=2048 [gguf]=8192 [index]=4096 [jinja]=4096 [program]=32768 [quantised]=8192 [safetensors]=4096 [schema]=4096 [tokenizer]=8192
   [trace]=8192)
 
 copy_known() {  # target folder: copies the target's named seeds and the inputs of its archive

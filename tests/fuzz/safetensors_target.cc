@@ -1,10 +1,11 @@
 // Fuzzes the reader of .safetensors files: the input as it is, then the input with the header's correct
-// length before it, because few mutations keep these eight bytes correct.
+// length before it.
 #include <cstdint>
 #include <string>
 
 #include "models/checkpoint/safetensors.h"
 #include "tests/fuzz/fuzz_target.h"
+#include "tests/fuzz/safetensors_input.h"
 
 namespace serval::fuzz {
 namespace {
@@ -22,12 +23,6 @@ void read_file(std::string_view file) {
     }
     require(covered <= file.size(), "tensors do not overlap");
   });
-}
-
-// Takes the last brace as the end of the header.
-std::string with_length(std::string_view input) {
-  const uint64_t header_bytes = input.rfind('}') + 1;
-  return std::string(reinterpret_cast<const char*>(&header_bytes), sizeof header_bytes) + std::string(input);
 }
 
 }  // namespace
