@@ -35,6 +35,13 @@ import parity  # noqa: E402
 
 PROGRAM = os.environ.get("SERVAL_TEST_PROGRAM", HERE.parent.parent / "build" / "bin" / "serval")
 TYPES = (("fp8", "bf16"), ("fp8", "fp8"), ("int4", "bf16"), ("int4:64", "int4:64"), ("int4:32", "int4:64"), ("int4:32", "fp8"), ("bf16", "fp8"))
+# Biases, norms of heads, and a head that is a copy of the embedding: preset, settings, types of layers and head.
+OTHERS = (
+    ("tiny-qwen2", (), "int4", "bf16"),
+    ("tiny-qwen3", (), "fp8", "fp8"),
+    ("tiny", ("tie_word_embeddings=true",), "fp8", "bf16"),
+    ("tiny", ("tie_word_embeddings=true",), "int4:64", "int4:64"),
+)
 LARGEST_E4M3, LARGEST_CODE = 448, 15
 F32 = np.float32
 
@@ -71,8 +78,10 @@ def rounding(kind):
 
 def expected_values(source, layers, head):
     """The values of all weights after quantisation, by name, from the source's."""
-    values = {}
-    for name, weight in load_file(source / "model.safetensors").items():
+    values, weights = {}, load_file(source / "model.safetensors")
+    if head != "bf16":
+        weights.setdefault("lm_head.weight", weights["model.embed_tokens.weight"])
+    for name, weight in weights.items():
         weight = weight.to(torch.float32).numpy()
         is_matrix = weight.ndim == 2 and "embed_tokens" not in name
         values[name] = rounding(head if name == "lm_head.weight" else layers)(weight) if is_matrix else weight
@@ -99,8 +108,9 @@ def decompressed(directory):
         module, _, part = name.rpartition(".")
         modules.setdefault(module, {})[part] = tensor
     for module, parts in modules.items():
-        if "weight_scale" not in parts:
-            values |= {f"{module}.{part}": tensor.to(torch.float32).numpy() for part, tensor in parts.items()}
+        plain = [part for part in parts if part == "bias" or "weight_scale" not in parts]
+        values |= {f"{module}.{part}": parts.pop(part).to(torch.float32).numpy() for part in plain}
+        if not parts:
             continue
         scheme = QuantizationScheme.model_validate(scheme_of(config, module))
         parts["weight_scale"] = parts["weight_scale"].to(torch.float32)
@@ -150,8 +160,8 @@ def check_logits(directory, network, scratch):
 
 
 def check(source, layers, head, scratch):
-    print(f"--weights {layers} --lm-head {head}")
-    directory = scratch / f"{layers}-{head}".replace(":", "-")
+    print(f"{source.name} --weights {layers} --lm-head {head}")
+    directory = scratch / f"{source.name}-{layers}-{head}".replace(":", "-")
     command = [PROGRAM, "quantize", "-m", source, "-o", directory, "--weights", layers, "--lm-head", head]
     subprocess.run([str(part) for part in command], check=True, stdout=subprocess.DEVNULL)
     values = decompressed(directory)
@@ -161,13 +171,19 @@ def check(source, layers, head, scratch):
     check_logits(directory, write_dense(directory, values) if has_zeros and not one_scheme else directory, scratch)
 
 
+def make_source(scratch, preset, settings):
+    directory = scratch / "-".join((preset, *settings))
+    if not directory.exists():
+        parity.make_checkpoint(argparse.Namespace(preset=preset, random_weights=1, set=settings), directory)
+    return directory
+
+
 def main():
     transformers.utils.logging.disable_progress_bar()
     with tempfile.TemporaryDirectory(prefix="serval-quantize-") as scratch:
         scratch = pathlib.Path(scratch)
-        source = parity.make_checkpoint(argparse.Namespace(preset="tiny", random_weights=1, set=[]), scratch / "tiny")
-        for layers, head in TYPES:
-            check(source, layers, head, scratch)
+        for preset, settings, layers, head in (*(("tiny", (), *types) for types in TYPES), *OTHERS):
+            check(make_source(scratch, preset, settings), layers, head, scratch)
 
 
 if __name__ == "__main__":
