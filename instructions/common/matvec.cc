@@ -37,19 +37,17 @@ constexpr size_t kColsOfBlock = 1024;
 // The partial sums of an output, those of even columns first.
 using Lanes = float[kMatvecLanes];
 
-// --- weights: columns(output, first, count, columns) prepares some columns of kOutputs rows. Their load()
-// gives kWidth neighbouring even columns and the odd ones beside them, from lane `lane` of 32 columns on:
-// those from column col + 32 × step on, where col is a multiple of 32 × kSteps
+// --- weights: columns(output, first, count, columns) prepares some columns of kOutputs rows
 
 // Columns of a bf16 matrix: a word has an even column in its lower half and an odd one in its upper half.
 struct Bf16Columns {
-  static constexpr size_t kSteps = 1;
   const uint16_t* data;
   size_t stride;
 
+  // kWidth neighbouring even columns and the odd ones beside them, from lane `lane` of 32 columns on.
   template <size_t kWidth>
-  SERVAL_INLINE void load(size_t output, size_t col, size_t /*step*/, size_t lane,
-                          typename Vector<kWidth>::Floats& even, typename Vector<kWidth>::Floats& odd) const {
+  SERVAL_INLINE void load(size_t output, size_t col, size_t lane, typename Vector<kWidth>::Floats& even,
+                          typename Vector<kWidth>::Floats& odd) const {
     typename Vector<kWidth>::Words words;
     std::memcpy(&words, data + output * stride + col + 2 * lane, sizeof words);
     const auto low = words << kBf16Shift, high = words & kUpperHalf;
@@ -68,12 +66,12 @@ struct Bf16Weights {
   }
 };
 
-// The values of a group's codes.
+// Numbers that codes stand for.
 using Int4Table = float[int4::kCodes];
 
-// kCodesLess[z]: the codes less zero point z.
+// kCodesLess.of[z]: the codes less zero point z.
 struct CodesLessZeroPoints {
-  Int4Table of[int4::kLargestZeroPoint + 1];
+  alignas(64) Int4Table of[int4::kLargestZeroPoint + 1];
 };
 constexpr CodesLessZeroPoints make_codes_less() {
   CodesLessZeroPoints codes{};
@@ -83,38 +81,6 @@ constexpr CodesLessZeroPoints make_codes_less() {
   return codes;
 }
 constexpr CodesLessZeroPoints kCodesLess = make_codes_less();
-
-// fp16_to_float() of the scale of a word, a normal number.
-constexpr float normal_scale_of(uint32_t word) {
-  constexpr uint32_t kRebias = (127 - 15) << 23;
-  return __builtin_bit_cast(float, (word & 0x8000) << 16 | (((word & 0x7FFF) << 13) + kRebias));
-}
-
-template <size_t kWidth>
-SERVAL_INLINE void fill_table(uint32_t word, Int4Table& table) {
-  using Floats = typename Vector<kWidth>::Floats;
-  using Words = typename Vector<kWidth>::Words;
-  const bool has_zero = int4::has_zero_point(word);
-  const bool is_normal = int4::has_normal_products(int4::scale_of(word));
-  const Int4Table& codes = kCodesLess.of[has_zero ? int4::zero_point_of(word) : 0];
-  const float scale = is_normal ? normal_scale_of(word) : fp16_to_float(int4::scale_of(word));
-  for (size_t i = 0; i < int4::kCodes; i += kWidth) {
-    Floats product, values;
-    std::memcpy(&product, codes + i, sizeof product);
-    product *= scale;
-    if (has_zero && is_normal) [[likely]] {
-      int4::round_normal_to_fp16<Floats, Words>(product, values);
-    } else if (has_zero) {
-      int4::round_to_fp16<Floats, Words>(product, values);
-    } else {
-      const float minimum = fp16_to_float(int4::minimum_of(word));
-      Floats minima = {};
-      for (size_t lane = 0; lane < kWidth; ++lane) minima[lane] = minimum;
-      int4::add_in_fp16<Floats, Words>(product, minima, values);
-    }
-    std::memcpy(table + i, &values, sizeof values);
-  }
-}
 
 // values[i] = table[codes[i] % 16].
 template <size_t kWidth>
@@ -139,24 +105,51 @@ SERVAL_INLINE void look_up(const Int4Table& table, const typename Vector<kWidth>
 // Columns of a matrix of 4-bit codes in groups of kGroup.
 template <uint32_t kGroup, size_t kOutputs>
 struct Int4Columns {
-  static constexpr size_t kSteps = int4_rows::kBlockCols / kMatvecLanes;
+  static constexpr size_t kGroupsOfBlock = kColsOfBlock / kGroup;
   const uint8_t* codes[kOutputs];
-  Int4Table tables[kOutputs][kColsOfBlock / kGroup];
+  uint32_t zeros[kOutputs][kGroupsOfBlock];  // zero points, 0 for a group with a minimum
+  float scales[kOutputs][kGroupsOfBlock];
+  float minima[kOutputs][kGroupsOfBlock];  // 0 for a group with a zero point; unset without minima
+  bool has_minima;                         // some group has one
 
-  template <size_t kWidth>
-  SERVAL_INLINE void load(size_t output, size_t col, size_t step, size_t lane,
-                          typename Vector<kWidth>::Floats& even, typename Vector<kWidth>::Floats& odd) const {
-    typename Vector<kWidth>::Words words;
-    std::memcpy(
-        &words,
-        codes[output] + col / int4_rows::kBlockCols * int4_rows::kBlockBytes + lane * sizeof(uint32_t),
-        sizeof words);
-    const auto low = words >> static_cast<uint32_t>(8 * step),
-               high = words >> static_cast<uint32_t>(8 * step + 4);
-    // A block begins with a group.
-    const Int4Table& table = tables[output][col / kGroup + step * kMatvecLanes / kGroup];
-    look_up<kWidth>(table, low, even);
-    look_up<kWidth>(table, high, odd);
+  // Sets what the words of an output's `count` groups, at `from`, say.
+  SERVAL_INLINE void set_groups(size_t output, const uint8_t* from, size_t count) {
+    if (count != kGroupsOfBlock || !set_usual_groups(output, from)) [[unlikely]]
+      set_any_groups(output, from, count);
+  }
+
+ private:
+  // Returns false if some group has no zero point or a scale that is not a normal number. Nothing branches.
+  SERVAL_INLINE bool set_usual_groups(size_t output, const uint8_t* from) {
+    constexpr uint32_t kExponent = 0x7C00, kOne = 0x0400, kMagnitude = 0x7FFF, kRebias = (127 - 15) << 23;
+    uint32_t words[kGroupsOfBlock], bits[kGroupsOfBlock], unusual = 0;
+    std::memcpy(words, from, sizeof words);
+    for (size_t n = 0; n < kGroupsOfBlock; ++n) {
+      const uint32_t word = words[n];
+      const uint32_t zero = (word >> 16) - int4::kZeroPointBits;
+      // The exponents of 0 and of infinity are next to each other.
+      unusual |= static_cast<uint32_t>(zero > int4::kLargestZeroPoint) |
+                 static_cast<uint32_t>(((word + kOne) & kExponent) <= kOne);
+      zeros[output][n] = zero;
+      bits[n] = (word & 0x8000U) << 16 | (((word & kMagnitude) << 13) + kRebias);
+    }
+    std::memcpy(scales[output], bits, sizeof bits);
+    if (unusual == 0 && has_minima) std::memset(minima[output], 0, sizeof minima[output]);
+    return unusual == 0;
+  }
+  __attribute__((noinline)) void set_any_groups(size_t output, const uint8_t* from, size_t count) {
+    for (size_t n = 0; n < count; ++n) {
+      uint32_t word = 0;
+      std::memcpy(&word, from + n * sizeof word, sizeof word);
+      const bool has_zero = int4::has_zero_point(word);
+      if (!has_zero && !has_minima) {
+        has_minima = true;
+        std::memset(minima, 0, sizeof minima);
+      }
+      zeros[output][n] = has_zero ? int4::zero_point_of(word) : 0;
+      scales[output][n] = fp16_to_float(int4::scale_of(word));
+      minima[output][n] = has_zero ? 0 : fp16_to_float(int4::minimum_of(word));
+    }
   }
 };
 template <uint32_t kGroup>
@@ -184,68 +177,176 @@ struct Int4Weights {
     // The next columns of these rows, or the first ones of the next rows.
     const bool ends_row = col + count >= rows.cols;
     const size_t next_col = ends_row ? rows.first_col : col + count;
+    columns.has_minima = false;
     for (size_t j = 0; j < kOutputs; ++j) {
       const uint8_t* row = rows.data + (output + j) * row_bytes;
       prefetch(row + (ends_row ? kOutputs * row_bytes : 0), next_col);
       columns.codes[j] = row + col / int4_rows::kBlockCols * int4_rows::kBlockBytes;
-      for (size_t n = 0; n * kGroup < count; ++n)
-        fill_table<kWidth>(int4_rows::word_of(row, rows.cols, col / kGroup + n), columns.tables[j][n]);
+      columns.set_groups(j, row + int4_rows::code_bytes(rows.cols) + col / kGroup * sizeof(uint32_t),
+                         count / kGroup);
     }
   }
 };
 
-// Adds the products of kSteps × 32 columns from `col` on, whose first step is `first_step`.
-template <size_t kWidth, size_t kOutputs, size_t kRows, size_t kSteps, class Columns>
-SERVAL_INLINE void add_steps(const Columns& weights, const float* x, size_t x_stride, size_t col,
-                             size_t first_step, size_t lane,
+// Partial sums of kOutputs × kRows outputs from lane `lane` on.
+template <size_t kWidth, size_t kOutputs, size_t kRows>
+SERVAL_INLINE void load_sums(const Lanes* lanes, size_t lane,
                              typename Vector<kWidth>::Floats (&even)[kOutputs][kRows],
                              typename Vector<kWidth>::Floats (&odd)[kOutputs][kRows]) {
-  using Floats = typename Vector<kWidth>::Floats;
-  for (size_t s = 0; s < kSteps; ++s) {
-    const size_t step = first_step + s, k = col + step * kMatvecLanes;
-    for (size_t j = 0; j < kOutputs; ++j) {
-      Floats w_even, w_odd;
-      weights.template load<kWidth>(j, col, step, lane, w_even, w_odd);
-      for (size_t r = 0; r < kRows; ++r) {
-        Floats x_even, x_odd;
-        std::memcpy(&x_even, x + r * x_stride + k + lane, sizeof x_even);
-        std::memcpy(&x_odd, x + r * x_stride + k + kHalf + lane, sizeof x_odd);
-        even[j][r] += w_even * x_even;
-        odd[j][r] += w_odd * x_odd;
-      }
+  for (size_t j = 0; j < kOutputs; ++j) {
+    for (size_t r = 0; r < kRows; ++r) {
+      std::memcpy(&even[j][r], lanes[j * kRowsOfBlock + r] + lane, sizeof even[j][r]);
+      std::memcpy(&odd[j][r], lanes[j * kRowsOfBlock + r] + kHalf + lane, sizeof odd[j][r]);
+    }
+  }
+}
+template <size_t kWidth, size_t kOutputs, size_t kRows>
+SERVAL_INLINE void store_sums(const typename Vector<kWidth>::Floats (&even)[kOutputs][kRows],
+                              const typename Vector<kWidth>::Floats (&odd)[kOutputs][kRows], size_t lane,
+                              Lanes* lanes) {
+  for (size_t j = 0; j < kOutputs; ++j) {
+    for (size_t r = 0; r < kRows; ++r) {
+      std::memcpy(lanes[j * kRowsOfBlock + r] + lane, &even[j][r], sizeof even[j][r]);
+      std::memcpy(lanes[j * kRowsOfBlock + r] + kHalf + lane, &odd[j][r], sizeof odd[j][r]);
     }
   }
 }
 
 // Adds the products of `cols` columns, a multiple of 32, to sums that start at 0 if `begins`; x has its
 // columns in the order of matvec_row().
-template <size_t kWidth, size_t kOutputs, size_t kRows, class Columns>
-SERVAL_INLINE void add_products(const Columns& weights, const float* x, size_t x_stride, size_t cols,
+template <size_t kWidth, size_t kOutputs, size_t kRows>
+SERVAL_INLINE void add_products(const Bf16Columns& weights, const float* x, size_t x_stride, size_t cols,
                                 bool begins, Lanes* lanes) {
   using Floats = typename Vector<kWidth>::Floats;
-  constexpr size_t kSteps = Columns::kSteps;
   for (size_t lane = 0; lane < kHalf; lane += kWidth) {
     Floats even[kOutputs][kRows] = {}, odd[kOutputs][kRows] = {};
-    for (size_t j = 0; j < kOutputs && !begins; ++j) {
-      for (size_t r = 0; r < kRows; ++r) {
-        std::memcpy(&even[j][r], lanes[j * kRowsOfBlock + r] + lane, sizeof(Floats));
-        std::memcpy(&odd[j][r], lanes[j * kRowsOfBlock + r] + kHalf + lane, sizeof(Floats));
+    if (!begins) load_sums<kWidth>(lanes, lane, even, odd);
+    for (size_t k = 0; k < cols; k += kMatvecLanes) {
+      for (size_t j = 0; j < kOutputs; ++j) {
+        Floats w_even, w_odd;
+        weights.template load<kWidth>(j, k, lane, w_even, w_odd);
+        for (size_t r = 0; r < kRows; ++r) {
+          Floats x_even, x_odd;
+          std::memcpy(&x_even, x + r * x_stride + k + lane, sizeof x_even);
+          std::memcpy(&x_odd, x + r * x_stride + k + kHalf + lane, sizeof x_odd);
+          even[j][r] += w_even * x_even;
+          odd[j][r] += w_odd * x_odd;
+        }
       }
     }
-    size_t k = 0;
-    for (; k + kSteps * kMatvecLanes <= cols; k += kSteps * kMatvecLanes)
-      add_steps<kWidth, kOutputs, kRows, kSteps>(weights, x, x_stride, k, 0, lane, even, odd);
-    if constexpr (kSteps > 1) {
-      for (size_t step = 0; k + step * kMatvecLanes < cols; ++step)
-        add_steps<kWidth, kOutputs, kRows, 1>(weights, x, x_stride, k, step, lane, even, odd);
-    }
-    for (size_t j = 0; j < kOutputs; ++j) {
-      for (size_t r = 0; r < kRows; ++r) {
-        std::memcpy(lanes[j * kRowsOfBlock + r] + lane, &even[j][r], sizeof(Floats));
-        std::memcpy(lanes[j * kRowsOfBlock + r] + kHalf + lane, &odd[j][r], sizeof(Floats));
-      }
-    }
+    store_sums<kWidth>(even, odd, lane, lanes);
   }
+}
+
+// sums += factor × terms, rounded once. The compiler fuses the two where the CPU can.
+template <size_t kWidth>
+SERVAL_INLINE void add_fused(const typename Vector<kWidth>::Floats& terms, float factor,
+                             typename Vector<kWidth>::Floats& sums) {
+  if constexpr (kWidth > 4) {
+    sums += terms * factor;
+    return;
+  }
+#if SERVAL_PICKS_CPU
+  // Products are exact in double. Sums are rounded to the neighbour whose last bit is set if they are inexact
+  // ("round to odd"), so that rounding them again rounds once.
+  typedef double Doubles __attribute__((vector_size(kWidth * sizeof(double))));
+  typedef int64_t Longs __attribute__((vector_size(kWidth * sizeof(int64_t))));
+  const Doubles product = __builtin_convertvector(terms, Doubles) * static_cast<double>(factor);
+  const Doubles before = __builtin_convertvector(sums, Doubles), sum = product + before;
+  const Doubles of_before = sum - product;
+  const Doubles error = (product - (sum - of_before)) + (before - of_before);  // the sum is sum + error
+  Longs bits, sign;
+  std::memcpy(&bits, &sum, sizeof bits);
+  std::memcpy(&sign, &error, sizeof sign);
+  const Longs even_and_inexact = ((bits & 1) == 0) & (error != 0);
+  bits += even_and_inexact & (((bits ^ sign) < 0 ? Longs{} - 1 : Longs{} + 1));
+  Doubles odd;
+  std::memcpy(&odd, &bits, sizeof odd);
+  sums = __builtin_convertvector(odd, typename Vector<kWidth>::Floats);
+#else
+  for (size_t i = 0; i < kWidth; ++i) sums[i] = __builtin_fmaf(terms[i], factor, sums[i]);
+#endif
+}
+
+// Adds up the activations of a group.
+template <size_t kWidth, size_t kSteps>
+SERVAL_INLINE void add_up(const float* x, typename Vector<kWidth>::Floats& even,
+                          typename Vector<kWidth>::Floats& odd) {
+  even = odd = typename Vector<kWidth>::Floats{};
+  for (size_t step = 0; step < kSteps; ++step) {
+    typename Vector<kWidth>::Floats x_even, x_odd;
+    std::memcpy(&x_even, x + step * kMatvecLanes, sizeof x_even);
+    std::memcpy(&x_odd, x + step * kMatvecLanes + kHalf, sizeof x_odd);
+    even += x_even;
+    odd += x_odd;
+  }
+}
+
+// The same for kOutputs of the columns' outputs, from output `first` on, group by group.
+template <size_t kWidth, size_t kOutputs, size_t kRows, uint32_t kGroup, size_t kAll>
+SERVAL_INLINE void add_groups(const Int4Columns<kGroup, kAll>& weights, size_t first, const float* x,
+                              size_t x_stride, size_t cols, bool begins, Lanes* lanes) {
+  using Floats = typename Vector<kWidth>::Floats;
+  constexpr size_t kSteps = kGroup / kMatvecLanes;
+  for (size_t lane = 0; lane < kHalf; lane += kWidth) {
+    Floats even[kOutputs][kRows] = {}, odd[kOutputs][kRows] = {};
+    if (!begins) load_sums<kWidth>(lanes, lane, even, odd);
+    for (size_t n = 0; n * kGroup < cols; ++n) {
+      const size_t k = n * kGroup;
+      Floats of_even[kOutputs][kRows] = {}, of_odd[kOutputs][kRows] = {};
+      typename Vector<kWidth>::Words words[kOutputs];
+      for (size_t j = 0; j < kOutputs; ++j) {
+        std::memcpy(&words[j],
+                    weights.codes[first + j] + k / int4_rows::kBlockCols * int4_rows::kBlockBytes +
+                        lane * sizeof(uint32_t),
+                    sizeof words[j]);
+        words[j] >>= static_cast<uint32_t>(k % int4_rows::kBlockCols / kMatvecLanes * 8);
+      }
+      for (size_t step = 0; step < kSteps; ++step) {
+        for (size_t j = 0; j < kOutputs; ++j) {
+          const Int4Table& table = kCodesLess.of[weights.zeros[first + j][n]];
+          const auto shift = static_cast<uint32_t>(8 * step);
+          Floats w_even, w_odd;
+          look_up<kWidth>(table, words[j] >> shift, w_even);
+          look_up<kWidth>(table, words[j] >> (shift + 4), w_odd);
+          for (size_t r = 0; r < kRows; ++r) {
+            const float* from = x + r * x_stride + k + step * kMatvecLanes + lane;
+            Floats x_even, x_odd;
+            std::memcpy(&x_even, from, sizeof x_even);
+            std::memcpy(&x_odd, from + kHalf, sizeof x_odd);
+            of_even[j][r] += w_even * x_even;
+            of_odd[j][r] += w_odd * x_odd;
+          }
+        }
+      }
+      for (size_t j = 0; j < kOutputs; ++j) {
+        for (size_t r = 0; r < kRows; ++r) {
+          add_fused<kWidth>(of_even[j][r], weights.scales[first + j][n], even[j][r]);
+          add_fused<kWidth>(of_odd[j][r], weights.scales[first + j][n], odd[j][r]);
+        }
+      }
+      if (!weights.has_minima) [[likely]]
+        continue;
+      for (size_t r = 0; r < kRows; ++r) {
+        Floats x_even, x_odd;
+        add_up<kWidth, kSteps>(x + r * x_stride + k + lane, x_even, x_odd);
+        for (size_t j = 0; j < kOutputs; ++j) {
+          add_fused<kWidth>(x_even, weights.minima[first + j][n], even[j][r]);
+          add_fused<kWidth>(x_odd, weights.minima[first + j][n], odd[j][r]);
+        }
+      }
+    }
+    store_sums<kWidth>(even, odd, lane, lanes);
+  }
+}
+// Of several rows, two outputs at a time: each pair takes four registers for sums.
+template <size_t kWidth, size_t kOutputs, size_t kRows, uint32_t kGroup>
+SERVAL_INLINE void add_products(const Int4Columns<kGroup, kOutputs>& weights, const float* x, size_t x_stride,
+                                size_t cols, bool begins, Lanes* lanes) {
+  constexpr size_t kAtOnce = kRows > 1 && kOutputs > 2 ? 2 : kOutputs;
+  for (size_t first = 0; first < kOutputs; first += kAtOnce)
+    add_groups<kWidth, kAtOnce, kRows>(weights, first, x, x_stride, cols, begins,
+                                       lanes + first * kRowsOfBlock);
 }
 
 // add_products() for up to kRowsOfBlock rows.

@@ -87,10 +87,7 @@ void refuse_not_finite(const std::string& where, const WeightSpec& spec, int64_t
                                 : fmt::format("[{}]", index);
   throw Error(ErrorKind::kRuntime,
               fmt::format("{}: element {} is {}{}; --allow-nonfinite (allow_nonfinite) loads it", where,
-                          place, stored,
-                          std::isfinite(stored)
-                              ? fmt::format(", more than {} can hold", is_int4(spec.dtype) ? "fp16" : "bf16")
-                              : ""));
+                          place, stored, std::isfinite(stored) ? ", more than bf16 can hold" : ""));
 }
 
 }  // namespace serval

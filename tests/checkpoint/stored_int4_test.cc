@@ -219,10 +219,15 @@ TEST(StoredInt4, ScalesThatAreNotFiniteAreRefused) {
   EXPECT_FALSE(std::isnan(value_in_row(DType::kInt4G32, row, 64, 20)));
 }
 
-TEST(StoredInt4, ValuesThatFp16CannotHoldAreRefused) {
+// Values are no fp16, only scales are.
+TEST(StoredInt4, ValuesThatFp16CannotHoldAreKept) {
   PackedModel model("F16");
   model.set_scale(2 * 9, 60'000);
-  EXPECT_THAT(model.refusal(), HasSubstr("more than fp16 can hold; --allow-nonfinite"));
+  const ModelWeights loaded = model.load(NotFinite::kRefused);
+  const Matrix matrix = loaded.matrix(kUp + ".weight");
+  const uint8_t* row = matrix.codes + 9 * bytes_of_weights(DType::kInt4G32, 1, 64);
+  const auto code = static_cast<float>(int4_rows::code_of(row, 5)), zero = 8.0F;
+  EXPECT_EQ(value_in_row(DType::kInt4G32, row, 64, 5), fp16_to_float(float_to_fp16(60'000)) * (code - zero));
 }
 
 }  // namespace

@@ -87,9 +87,30 @@ std::vector<uint8_t> random_int4(uint32_t group, size_t rows, size_t cols, uint3
   return out;
 }
 
-// Each value is its code's fp16; sums are those of matvec(), whatever the number of rows of the pass and of
-// outputs, so that they do not depend on the CPU's registers.
-TEST(MultiplyWeights, OfInt4AreSumsOfTheCodesValuesTimesTheRowsScale) {
+// Adds the group from column `first` on to the partial sums of matvec(): the sum of codes less the zero point
+// times activations, times the scale; then the minimum times the sum of activations. Both are fused with the
+// addition.
+void add_group(const uint8_t* row, size_t cols, uint32_t group, size_t first, const uint16_t* fp16,
+               float (&partials)[kMatvecLanes]) {
+  const uint32_t word = int4_rows::word_of(row, cols, first / group);
+  const bool has_zero = int4::has_zero_point(word);
+  const uint32_t zero = has_zero ? int4::zero_point_of(word) : 0;
+  for (size_t lane = 0; lane < kMatvecLanes; ++lane) {
+    float sum = 0, of_activations = 0;
+    for (size_t k = lane; k < group; k += kMatvecLanes) {
+      const auto code = static_cast<int32_t>(int4_rows::code_of(row, first + k) - zero);
+      sum += static_cast<float>(code) * fp16_to_float(fp16[k]);
+      of_activations += fp16_to_float(fp16[k]);
+    }
+    partials[lane] = std::fma(sum, fp16_to_float(int4::scale_of(word)), partials[lane]);
+    if (!has_zero)
+      partials[lane] = std::fma(of_activations, fp16_to_float(int4::minimum_of(word)), partials[lane]);
+  }
+}
+
+// Sums are those of matvec() in every group, whatever the number of rows of the pass and of outputs, so that
+// they do not depend on the CPU's registers.
+TEST(MultiplyWeights, OfInt4AreSumsOfGroupsTimesTheirScales) {
   for (const DType dtype : {DType::kInt4G32, DType::kInt4G64, DType::kInt4G128}) {
     const uint32_t group = group_of(dtype);
     for (const size_t cols : {size_t{128}, size_t{384}, size_t{2176}}) {
@@ -114,12 +135,8 @@ TEST(MultiplyWeights, OfInt4AreSumsOfTheCodesValuesTimesTheRowsScale) {
           for (size_t j = 0; j < kCount; ++j) {
             const uint8_t* row = rows.data() + (kFirst + j) * int4_rows::row_bytes(cols, group);
             float partials[kMatvecLanes] = {};
-            for (size_t k = 0; k < some_cols; ++k) {
-              const size_t col = first_col + k;
-              const float value =
-                  int4::value_of(int4_rows::word_of(row, cols, col / group), int4_rows::code_of(row, col));
-              partials[k % kMatvecLanes] += value * fp16_to_float(fp16[r * some_cols + k]);
-            }
+            for (size_t k = 0; k < some_cols; k += group)
+              add_group(row, cols, group, first_col + k, fp16.data() + r * some_cols + k, partials);
             for (size_t half = kMatvecLanes / 2; half > 0; half /= 2)
               for (size_t i = 0; i < half; ++i) partials[i] += partials[i + half];
             const float expected = partials[0] * int4_rows::scale_of(row, cols, group);

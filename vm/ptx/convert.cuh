@@ -39,11 +39,10 @@ __device__ __forceinline__ uint32_t pack_e4m3(float low, float high) {
   asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(v) : "f"(high), "f"(low));
   return v;
 }
-// Arithmetic of pairs of fp16, each result rounded once; subnormal numbers are kept. fma_fp16() is in order:
-// before what follows, such as a wait.
+// Arithmetic of pairs of fp16, each result rounded once; subnormal numbers are kept.
 __device__ __forceinline__ uint32_t fma_fp16(uint32_t a, uint32_t b, uint32_t c) {
   uint32_t v;
-  asm volatile("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(v) : "r"(a), "r"(b), "r"(c));
+  asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(v) : "r"(a), "r"(b), "r"(c));
   return v;
 }
 // The larger magnitude of each of two pairs of fp16; of a number and a NaN, the number's.
@@ -73,11 +72,24 @@ __device__ __forceinline__ uint32_t low_nibbles_plus_1024(uint32_t word) {
 __device__ __forceinline__ uint32_t high_nibbles_plus_1024(uint32_t word) {
   return masked_with<0x00F000F0>(word, 0x64006400);
 }
-__device__ __forceinline__ uint32_t twice_low_half(uint32_t word) {
-  return __byte_perm(word, 0, 0x1010);
+// The lower and the upper fp16 of a pair.
+__device__ __forceinline__ float fp16_low(uint32_t pair) {
+  float v;
+  asm("{.reg .f16 low, high;\n"
+      "mov.b32 {low, high}, %1;\n"
+      "cvt.f32.f16 %0, low;}"
+      : "=f"(v)
+      : "r"(pair));
+  return v;
 }
-__device__ __forceinline__ uint32_t twice_high_half(uint32_t word) {
-  return __byte_perm(word, 0, 0x3232);
+__device__ __forceinline__ float fp16_high(uint32_t pair) {
+  float v;
+  asm("{.reg .f16 low, high;\n"
+      "mov.b32 {low, high}, %1;\n"
+      "cvt.f32.f16 %0, high;}"
+      : "=f"(v)
+      : "r"(pair));
+  return v;
 }
 __device__ __forceinline__ float2 unpack_fp16(uint32_t pair) {
   float2 v;

@@ -38,6 +38,15 @@ __device__ __forceinline__ void mma_16x8x16_fp16_in_order(float (&d)[4], const u
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
 }
+// d = a × b.
+__device__ __forceinline__ void mma_16x8x16_fp16_from_zero_in_order(float (&d)[4], const uint4& a,
+                                                                    uint32_t b0, uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%10, %10, %10, %10};"
+      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+      : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1), "f"(0.0F));
+}
 
 // Loads four 8×8 matrices of 16-bit elements from shared memory, or their transposes. Lane l gives the
 // address of row l mod 8 of matrix l / 8.

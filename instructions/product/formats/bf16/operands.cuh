@@ -67,6 +67,8 @@ struct Bf16 {
     return {words.y, words.y, words.w, words.w};
   }
 
+  static constexpr bool kScalesGroups = false;  // groups of columns have scales
+
   // Tiles: a unit's part of a slab, the offset of a step's second half, the slabs of a step, the first word
   // of a slab in a unit, and whether sums have a scale for each row of weights.
   static constexpr uint32_t kPieceBytes = 2 * page_image::kProductBytes;

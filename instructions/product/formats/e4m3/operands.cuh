@@ -60,6 +60,8 @@ struct E4M3 {
     return ptx::shared_load_float(panel.page + code_bytes + lane / 4 * static_cast<uint32_t>(sizeof(float)));
   }
 
+  static constexpr bool kScalesGroups = false;  // groups of columns have scales
+
   // Tiles: as in formats::Bf16, with half as many bytes.
   static constexpr uint32_t kPieceBytes = e4m3_image::kPairBytes;
   static constexpr uint32_t kHighTerms = sizeof(uint2);

@@ -1,6 +1,7 @@
-// 4-bit weights in the registers of the tensor cores: a lane widens its codes to the fp16 that
-// vm/base/int4.h defines, and multiplies them with activations in fp16. A page has some parts of an image
-// (vm/layout/int4_image.h), of whose panels a warp has one in registers at a time.
+// 4-bit weights in the registers of the tensor cores: a lane widens its codes, less their zero points, to
+// fp16, which is exact, and multiplies them with activations in fp16. Sums of a group are multiplied by the
+// group's scale (instructions/product/orders/vector_stream/group_products.cuh). A page has some parts of an
+// image (vm/layout/int4_image.h), of whose panels a warp multiplies one at a time.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +20,6 @@ namespace serval::device::formats {
 template <uint32_t kPanels>
 struct Int4 {
   uint32_t group_index;  // groups of 32, 64 or 128 columns
-
-  static constexpr uint32_t kProducts = page_image::kHalfCols / page_image::kProductCols;  // of a panel
-  // A lane's part of a whole panel, widened.
-  using Page = uint4[kProducts];
 
   static constexpr uint32_t kPanelsOfPage = kPanels;
   static constexpr uint32_t kPartsOfPage = kPanels / int4_image::kPanelsOfPart;
@@ -60,98 +57,119 @@ struct Int4 {
     return ptx::shared_load_float(part_of(panel).scales + lane / 4 * static_cast<uint32_t>(sizeof(float)));
   }
 
-  // Widens at once, so that a panel which waits for its activations has been widened before. The size of
-  // groups is a constant of each of three loops: without branches, loads of groups overlap.
-  __device__ __forceinline__ void load(Page& words, const Place& place) const {
-    switch (group_index) {
-      case 0:
-        return load_groups<0>(words, place);
-      case 1:
-        return load_groups<1>(words, place);
-      default:
-        return load_groups<2>(words, place);
+  static constexpr bool kHasScales = true;
+  static constexpr Operands kOperands = Operands::kFp16;
+  static constexpr bool kScalesGroups = true;
+
+  // A group's word, in the row of the lane's sums.
+  struct Group {
+    uint32_t word;
+
+    __device__ __forceinline__ float scale() const { return ptx::fp16_low(word); }
+    __device__ __forceinline__ bool has_minimum() const { return !int4::has_zero_point(word); }
+    // 0 if the group has a zero point.
+    __device__ __forceinline__ float minimum() const { return has_minimum() ? ptx::fp16_high(word) : 0; }
+  };
+  // Some pairs of products of a panel that are multiplied together: a lane's codes, and the words of
+  // kPairs / kPairsOfGroup groups in each half. With one pair a group, of which the panel's groups may have
+  // several, a panel may have any number of columns; otherwise it is a whole one.
+  template <uint32_t kPairsOf, uint32_t kPairsOfGroup>
+  struct Step {
+    static constexpr uint32_t kPairs = kPairsOf;
+    static constexpr uint32_t kGroups = kPairs / kPairsOfGroup;
+    static constexpr bool kOfWholePanel = kPairs > 1;
+    static constexpr uint32_t kStepsOfPanel = page_image::kHalfCols / page_image::kPairCols / kPairs;
+    uint2 codes[kPairs];  // a word of each half
+    Group groups[2][kGroups];
+
+    // Loads step `index`.
+    __device__ __forceinline__ void load(const Int4& format, const Place& place, uint32_t index) {
+      if constexpr (kOfWholePanel) {
+        constexpr uint32_t kBlocks = kPairs / int4_image::kPairsOfBlock;
+        constexpr uint32_t kHighWords = kStepsOfPanel * kGroups * int4_image::kGroupBytes;
+#pragma unroll
+        for (uint32_t i = 0; i < kBlocks; ++i) {
+          const uint4 two = ptx::shared_load(place.codes + (index * kBlocks + i) * int4_image::kBlockBytes);
+          codes[2 * i] = {two.x, two.y}, codes[2 * i + 1] = {two.z, two.w};
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < kGroups; ++i) {
+          const uint32_t at = place.words + (index * kGroups + i) * int4_image::kGroupBytes;
+          groups[0][i] = {ptx::shared_load_word(at)};
+          groups[1][i] = {ptx::shared_load_word(at + kHighWords)};
+        }
+      } else {
+        const uint32_t col = index * page_image::kPairCols;
+        codes[0] = ptx::shared_load_two_words(
+            place.codes + index / int4_image::kPairsOfBlock * int4_image::kBlockBytes +
+            index % int4_image::kPairsOfBlock * static_cast<uint32_t>(sizeof(uint2)));
+        groups[0][0] = format.group_of_col(place, col);
+        groups[1][0] = format.group_of_col(place, place.half_cols + col);
+      }
     }
-  }
-  // Product j of a panel of any size, from shared memory.
-  __device__ __forceinline__ uint4 load_product(const Place& place, uint32_t j) const {
-    const uint32_t pair = j / 2, col = pair * page_image::kPairCols;
-    const uint2 codes =
-        ptx::shared_load_two_words(place.codes + pair / int4_image::kPairsOfBlock * int4_image::kBlockBytes +
-                                   pair % int4_image::kPairsOfBlock * static_cast<uint32_t>(sizeof(uint2)));
-    uint4 even, odd;
-    group_of_col(place, col).widen(codes.x, even.x, even.z, odd.x, odd.z);
-    group_of_col(place, place.half_cols + col).widen(codes.y, even.y, even.w, odd.y, odd.w);
-    return j % 2 == 0 ? even : odd;
-  }
-  static __device__ __forceinline__ const uint4& operand(const uint4& words) { return words; }
+    __device__ __forceinline__ bool has_minimum() const {
+      bool any = false;
+#pragma unroll
+      for (uint32_t i = 0; i < kGroups; ++i)
+        any = any || groups[0][i].has_minimum() || groups[1][i].has_minimum();
+      return any;
+    }
+    // The codes less their zero points, as operands of the even and the odd product of each pair.
+    __device__ __forceinline__ void widen(uint4 (&even)[kPairs], uint4 (&odd)[kPairs]) const {
+#pragma unroll
+      for (uint32_t i = 0; i < kPairs; ++i) {
+        const ZeroPoint first(groups[0][i / kPairsOfGroup].word), second(groups[1][i / kPairsOfGroup].word);
+        first.widen(codes[i].x, even[i].x, even[i].z, odd[i].x, odd[i].z);
+        second.widen(codes[i].y, even[i].y, even[i].w, odd[i].y, odd[i].w);
+      }
+    }
+  };
   static __device__ __forceinline__ void multiply(float (&d)[4], const uint4& a, uint32_t b0, uint32_t b1) {
     ptx::mma_16x8x16_fp16_in_order(d, a, b0, b1);
   }
-
-  static constexpr bool kHasScales = true;
-  static constexpr Operands kOperands = Operands::kFp16;
+  static __device__ __forceinline__ void begin(float (&d)[4], const uint4& a, uint32_t b0, uint32_t b1) {
+    ptx::mma_16x8x16_fp16_from_zero_in_order(d, a, b0, b1);
+  }
+  // The operand with which products are sums of activations.
+  static __device__ __forceinline__ uint4 ones() {
+    constexpr uint32_t kOnes = 0x3C003C00;
+    return {kOnes, kOnes, kOnes, kOnes};
+  }
 
  private:
   static constexpr uint32_t kWordBytes = sizeof(uint32_t);
 
-  // A group's word, expanded to pairs of fp16.
-  struct Group {
-    uint32_t scale, minimum;         // the minimum is -0 if there is a zero point z
-    uint32_t zero_of_low;            // 1024 + z
-    uint32_t negative_zero_of_high;  // -(64 + z)
+  // A group's zero point z, or 0 if it has a minimum, in pairs of fp16.
+  struct ZeroPoint {
+    uint32_t of_low;            // 1024 + z
+    uint32_t negative_of_high;  // -(64 + z)
 
+    __device__ __forceinline__ explicit ZeroPoint(uint32_t word) {
+      constexpr uint32_t kBoth = 0x00010001;
+      constexpr uint32_t k1024 = 0x6400, kNegative64 = 0xD400,
+                         kOneFrom64 = 16;  // fp16 bits, and those of a step
+      const uint32_t zero = int4::has_zero_point(word) ? int4::zero_point_of(word) : 0;
+      of_low = (k1024 + zero) * kBoth;
+      negative_of_high = (kNegative64 + kOneFrom64 * zero) * kBoth;
+    }
     // Eight codes to four pairs of neighbouring columns.
     __device__ __forceinline__ void widen(uint32_t codes, uint32_t& a, uint32_t& b, uint32_t& c,
                                           uint32_t& d) const {
       const uint32_t further = codes >> 8;
-      a = ptx::fma_fp16(ptx::subtract_fp16(ptx::low_nibbles_plus_1024(codes), zero_of_low), scale, minimum);
-      b = ptx::fma_fp16(high(codes), scale, minimum);
-      c = ptx::fma_fp16(ptx::subtract_fp16(ptx::low_nibbles_plus_1024(further), zero_of_low), scale, minimum);
-      d = ptx::fma_fp16(high(further), scale, minimum);
+      a = ptx::subtract_fp16(ptx::low_nibbles_plus_1024(codes), of_low);
+      b = high(codes);
+      c = ptx::subtract_fp16(ptx::low_nibbles_plus_1024(further), of_low);
+      d = high(further);
     }
-    // Codes less z out of the higher nibbles: (1024 + 16 q) / 16 - (64 + z), which is exact.
+    // (1024 + 16 q) / 16 - (64 + z), which is exact.
     __device__ __forceinline__ uint32_t high(uint32_t codes) const {
       constexpr uint32_t kSixteenth = 0x2C002C00;
-      return ptx::fma_fp16(ptx::high_nibbles_plus_1024(codes), kSixteenth, negative_zero_of_high);
+      return ptx::fma_fp16(ptx::high_nibbles_plus_1024(codes), kSixteenth, negative_of_high);
     }
   };
-  static __device__ __forceinline__ Group group_at(uint32_t address) {
-    constexpr uint32_t kBoth = 0x00010001, kNegativeZeros = 0x80008000;
-    constexpr uint32_t k1024 = 0x6400, kNegative64 = 0xD400,
-                       kOneFrom64 = 16;  // fp16 bits, and those of a step
-    const uint32_t word = ptx::shared_load_word(address);
-    const bool has_zero = int4::has_zero_point(word);
-    const uint32_t zero = has_zero ? int4::zero_point_of(word) : 0;
-    return {.scale = ptx::twice_low_half(word),
-            .minimum = has_zero ? kNegativeZeros : ptx::twice_high_half(word),
-            .zero_of_low = (k1024 + zero) * kBoth,
-            .negative_zero_of_high = (kNegative64 + kOneFrom64 * zero) * kBoth};
-  }
-  template <uint32_t kGroupIndex>
-  static __device__ __forceinline__ void load_groups(Page& words, const Place& place) {
-    constexpr uint32_t kPairsOfGroup = 1 << kGroupIndex, kPairs = kProducts / 2;
-    constexpr uint32_t kHighWords = kPairs / kPairsOfGroup * int4_image::kGroupBytes;
-    Group first, second;  // of the lane's columns in each half
-#pragma unroll
-    for (uint32_t pair = 0; pair < kPairs; pair += int4_image::kPairsOfBlock) {
-      const uint4 codes =
-          ptx::shared_load(place.codes + pair / int4_image::kPairsOfBlock * int4_image::kBlockBytes);
-#pragma unroll
-      for (uint32_t i = 0; i < int4_image::kPairsOfBlock; ++i) {
-        if ((pair + i) % kPairsOfGroup == 0) {
-          const uint32_t at = place.words + (pair + i) / kPairsOfGroup * int4_image::kGroupBytes;
-          first = group_at(at);
-          second = group_at(at + kHighWords);
-        }
-        uint4& even = words[(pair + i) * 2];
-        uint4& odd = words[(pair + i) * 2 + 1];
-        first.widen(i == 0 ? codes.x : codes.z, even.x, even.z, odd.x, odd.z);
-        second.widen(i == 0 ? codes.y : codes.w, even.y, even.w, odd.y, odd.w);
-      }
-    }
-  }
   __device__ __forceinline__ Group group_of_col(const Place& place, uint32_t col) const {
-    return group_at(place.words + (col / page_image::kPairCols >> group_index) * int4_image::kGroupBytes);
+    return {ptx::shared_load_word(place.words +
+                                  (col / page_image::kPairCols >> group_index) * int4_image::kGroupBytes)};
   }
   __device__ __forceinline__ uint32_t panel_word_bytes() const {
     return int4_image::panel_word_bytes(group());

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "instructions/product/formats/format_set.cuh"
+#include "instructions/product/orders/vector_stream/group_products.cuh"
 #include "instructions/product/orders/vector_stream/plan.cuh"
 #include "vm/device/architecture.cuh"
 #include "vm/layout/activation_image.h"
@@ -14,9 +16,7 @@
 
 namespace serval::device::vector_stream {
 
-inline constexpr uint32_t kRowsOfProduct = 4;  // rows of the pass in one 8-column operand
-inline constexpr uint32_t kPairBytes = 64;     // bytes of a row's half that two products cover
-inline constexpr uint32_t kChains = 4;         // independent sums, so that products overlap
+inline constexpr uint32_t kChains = 4;  // independent sums, so that products overlap
 
 // Adds up the four chains and the two halves. Lane l then has row l / 4 of the unit for row l % 4 of the
 // product.
@@ -99,7 +99,9 @@ template <class Format, class Role, class Free, class Wait, class Take>
 __device__ __forceinline__ void multiply_panel(Role& role, const Format& format,
                                                const typename Format::Place& weights, uint32_t half_cols,
                                                uint32_t x, Free&& free, Wait&& wait, Take&& take) {
-  if (half_cols == page_image::kHalfCols) {
+  if constexpr (Format::kScalesGroups) {
+    multiply_groups(role, format, weights, half_cols, x, free, wait, take);
+  } else if (half_cols == page_image::kHalfCols) {
     typename Format::Page w;
     format.load(w, weights);
     free();
@@ -185,8 +187,11 @@ __device__ __forceinline__ void release_panels_before(Role& role, const Plan& pl
   role.release_panels(role.next_panel + panels);
 }
 
+// `of_record`: in shared memory. Codes leave room for the plan in registers: each time that something is
+// awaited, the compiler would load it again, one field after the other.
 template <class Format, class Role>
-__device__ __forceinline__ void consume_pages(Role& role, const Plan& plan, const Format& format) {
+__device__ __forceinline__ void consume_pages(Role& role, const Plan& of_record, const Format& format) {
+  std::conditional_t<Format::kScalesGroups, const Plan, const Plan&> plan = of_record;
   auto at = first_page<Format>(role, plan);
   uint32_t panels_seen = 0;  // one bit for each panel of the record
   if (!plan.resident()) release_panels_before(role, plan, at);
