@@ -47,8 +47,9 @@ struct Int4WeightRows {
   size_t first_col;
   uint32_t group;
 };
-// As above for the values of the codes, without the scales of the rows; x holds values that are exact in
-// fp16. cols is a multiple of the group.
+// As above, without the scales of the rows; x holds values that are exact in fp16. Partial i adds up a
+// group's columns, codes less their zero point times x, and then, fused, adds that sum times the group's
+// scale, and the sum of the group's x times its minimum if it has one. cols is a multiple of the group.
 void matvec(const Int4WeightRows& weights, size_t num_outputs, size_t cols, const float* x, size_t num_rows,
             float* out, size_t out_stride);
 // For contiguous rows of bf16 weights.

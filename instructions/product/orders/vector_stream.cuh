@@ -3,10 +3,12 @@
 // Weights come as page images (vm/layout/page_image.h), one page a warp. A page is the 16-row operand of the
 // products; the other operand's 8 columns are 4 rows of the pass, each as two halves of the panel's columns.
 // A consumer warp loads its page into registers as soon as the page has landed, frees it, and only then waits
-// for the activations. So eight more pages are in flight than the ring holds.
+// for the activations. So eight more pages are in flight than the ring holds. Weights in 4 bits stay in
+// shared memory until they are multiplied.
 //
-// Files in vector_stream/: the division of a record (plan.cuh), the products (products.cuh), and the outputs
-// that storers finish (outputs.cuh). This file has the work of each role.
+// Files in vector_stream/: the division of a record (plan.cuh), the products (products.cuh), those of weights
+// whose groups have scales (group_products.cuh), and the outputs that storers finish (outputs.cuh). This file
+// has the work of each role.
 //
 // Activations are images (vm/layout/activation_image.h), loaded by bulk copies. Rows to be normalised have
 // the sums of squares of their residual, and RMS norm's division is left to the end: each storer adds up the
