@@ -169,9 +169,11 @@ class [[nodiscard]] InFlight {
   __device__ __forceinline__ void wait_but() const {
     ptx::wgmma_wait<kPending>();
   }
-  // Returns the sums when all products are complete.
+  // Returns the sums when their products are complete; kLater: groups of other sums that were issued after
+  // them and stay in flight.
+  template <uint32_t kLater = 0>
   __device__ __forceinline__ D wait() && {
-    ptx::wgmma_wait<0>();
+    ptx::wgmma_wait<kLater>();
 #pragma unroll
     for (auto& part : sums_.part) detail::pin(part);
     if constexpr (AnyRegisterTile<A>) {
