@@ -1,6 +1,5 @@
 // The products of kernels/gemm.h: tiles of 128 × 256 outputs, 128 bytes of terms a step. A cluster of two
-// blocks computes 256 × 256: each loads its own rows of a, and half of the rows of b for both. kRegisters:
-// rows of a go through registers, which takes less power than products that read them from shared memory.
+// blocks computes 256 × 256: each loads its own rows of a, and half of the rows of b for both.
 #pragma once
 
 #include "kernels/gemm.h"
@@ -10,7 +9,7 @@ namespace serval::kernels {
 
 using namespace tiles;
 
-template <Element T, uint32_t kBlocksOf = 2, bool kRegisters = false>
+template <Element T, uint32_t kBlocksOf = 2>
 struct Gemm {
   static constexpr uint32_t kConsumers = 2, kStages = 4, kBlocks = kBlocksOf;
   static constexpr uint32_t kRows = 128, kCols = 256, kTerms = warpgroup::kPanelCols<T>;
@@ -62,13 +61,7 @@ struct Gemm {
   static __device__ auto compute(warpgroup::InFlight<Sums>&& sums, const Stage& stage,
                                  const warpgroup::Place& place) {
     const auto& rows = warpgroup::rows_of<kRowsOfConsumer>(stage.a, place.index * kRowsOfConsumer);
-    if constexpr (kRegisters) {
-      warpgroup::RegisterTile<T, kRowsOfConsumer, kTerms> left;
-      warpgroup::load(left, rows, place);
-      return mma_abt_async(std::move(sums), std::move(left), stage.b);
-    } else {
-      return mma_abt_async(std::move(sums), rows, stage.b);
-    }
+    return mma_abt_async(std::move(sums), rows, stage.b);
   }
   static __device__ void finish(const Globals& g, const Task& task, Sums& sums, Scratch& scratch,
                                 const warpgroup::Place& place) {

@@ -19,11 +19,11 @@ void check_gemm(const T* a, const T* b, const Bf16* c, const GemmShape& shape) {
   require_aligned(c, kName, "c");
 }
 
-template <class T, uint32_t kBlocks = 2, bool kRegisters = false>
+template <class T, uint32_t kBlocks = 2>
 void launch_gemm(const T* a, const T* b, Bf16* c, float scale, GemmShape shape, cudaStream_t stream,
                  bool overlaps = true) {
   check_gemm(a, b, c, shape);
-  using Kernel = Gemm<T, kBlocks, kRegisters>;
+  using Kernel = Gemm<T, kBlocks>;
   const auto [m, n, k] = shape;
   pipeline::launch<Kernel>({make_tensor_map<typename Kernel::Operand>(a, m, k, k),
                             make_tensor_map<typename Kernel::Operand>(b, n, k, k),

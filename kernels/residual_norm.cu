@@ -15,7 +15,9 @@ void launch(const char* name, const ResidualNorm& a, cudaStream_t stream) {
   if (kCentred) require_aligned(a.bias, name, "bias");
   require_aligned(a.sum, name, "sum");
   require_aligned(a.out, name, "out");
-  launch_norm<kCentred, true, false>(a, stream);
+  // A block for each row is fastest, but too many blocks for short rows.
+  constexpr uint32_t kLeastOfRowABlock = 2048;
+  (a.width < kLeastOfRowABlock ? launch_norm<kCentred, true> : launch_norm<kCentred, false>)(a, stream, true);
 }
 
 }  // namespace

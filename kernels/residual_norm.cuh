@@ -14,8 +14,8 @@ namespace serval::kernels {
 using namespace tiles;
 
 // A thread has up to four segments of a row. kAhead: a block has every n-th row and loads the next one while
-// it reduces; otherwise it has one row. kStreams: results leave L2 before other data does.
-template <bool kCentred, uint32_t kWarps, bool kAhead, bool kStreams>
+// it reduces; otherwise it has one row. Results leave L2 before other data does.
+template <bool kCentred, uint32_t kWarps, bool kAhead>
 struct Norm {
   static constexpr uint32_t kThreads = kWarps * kWarpThreads, kSegments = 4;
   static constexpr uint32_t kSegment = Segment::kElements;
@@ -49,12 +49,7 @@ struct Norm {
   }
   static __device__ __forceinline__ void store(uint16_t* matrix, const ResidualNorm& g, uint32_t row,
                                                uint32_t segment, const uint4& value) {
-    uint4* const to = reinterpret_cast<uint4*>(matrix + size_t{row} * g.width) + segment;
-    if constexpr (kStreams) {
-      ptx::store_streaming(to, value);
-    } else {
-      *to = value;
-    }
+    ptx::store_streaming(reinterpret_cast<uint4*>(matrix + size_t{row} * g.width) + segment, value);
   }
   // Sum over the block's threads, in a fixed order. Successive sums use the two `partial` in turn.
   static __device__ __forceinline__ float row_sum(float v, float (&partial)[kWarps]) {
@@ -124,12 +119,12 @@ void launch_norm_of(const ResidualNorm& arguments, cudaStream_t stream, bool ove
                 arguments, stream);
 }
 // With the fewest warps for a row of this width.
-template <bool kCentred, bool kAhead, bool kStreams>
+template <bool kCentred, bool kAhead>
 void launch_norm(const ResidualNorm& arguments, cudaStream_t stream, bool overlaps = true) {
   const auto with = [&]<uint32_t kWarps>() {
-    launch_norm_of<Norm<kCentred, kWarps, kAhead, kStreams>, kAhead>(arguments, stream, overlaps);
+    launch_norm_of<Norm<kCentred, kWarps, kAhead>, kAhead>(arguments, stream, overlaps);
   };
-  constexpr uint32_t kMost = Norm<kCentred, 8, kAhead, kStreams>::kMostWidth;
+  constexpr uint32_t kMost = Norm<kCentred, 8, kAhead>::kMostWidth;
   if (arguments.width <= kMost / 8) return with.template operator()<1>();
   if (arguments.width <= kMost / 4) return with.template operator()<2>();
   if (arguments.width <= kMost / 2) return with.template operator()<4>();

@@ -23,8 +23,7 @@ void rotary(const uint16_t* x, const float* cos, const float* sin, uint16_t* out
                                   shape.tokens * shape.heads,
                                   shape.heads,
                                   shape.positions};
-  (shape.head_dim == 64 ? launch_rotary<64, 8, false> : launch_rotary<128, 8, false>)(arguments, stream,
-                                                                                      true);
+  (shape.head_dim == 64 ? launch_rotary<64, 8> : launch_rotary<128, 8>)(arguments, stream, true);
 }
 
 }  // namespace serval::kernels

@@ -1,5 +1,6 @@
 // The kernel of kernels/rotary.h. A warp turns vectors that follow each other: it loads all of them first, so
-// that enough bytes are in flight, and keeps the angles while the token stays the same.
+// that enough bytes are in flight, and keeps the angles while the token stays the same. Results
+// leave L2 before other data does.
 #pragma once
 
 #include "kernels/rotary.h"
@@ -29,8 +30,8 @@ __device__ __forceinline__ Segment load_angles(const float* from) {
   return out;
 }
 
-// A thread turns kItems pairs of segments. kStreams: results leave L2 before other data does.
-template <uint32_t kHeadDim, uint32_t kItems, bool kStreams>
+// A thread turns kItems pairs of segments.
+template <uint32_t kHeadDim, uint32_t kItems>
 struct Rotary {
   static constexpr uint32_t kThreads = 128;
   static constexpr uint32_t kHalf = kHeadDim / 2 / Segment::kElements;  // segments of half a vector
@@ -63,20 +64,13 @@ struct Rotary {
       const Segment u = unpack<Bf16>(left[i]), v = unpack<Bf16>(right[i]);
       const auto back = [](float a, float b, float c, float s) { return a * c - b * s; };
       const auto ahead = [](float a, float b, float c, float s) { return b * c + a * s; };
-      store(g.out + place(i), pack<Bf16>(map_segments(back, u, v, cos, sin)));
-      store(g.out + place(i) + kHalf, pack<Bf16>(map_segments(ahead, u, v, cos, sin)));
+      ptx::store_streaming(g.out + place(i), pack<Bf16>(map_segments(back, u, v, cos, sin)));
+      ptx::store_streaming(g.out + place(i) + kHalf, pack<Bf16>(map_segments(ahead, u, v, cos, sin)));
       head += kVectors;
       if (head < g.heads || i + 1 == kItems) continue;
       position = (position + head / g.heads) % g.positions;
       head %= g.heads;
       angles();
-    }
-  }
-  static __device__ __forceinline__ void store(uint4* to, const uint4& value) {
-    if constexpr (kStreams) {
-      ptx::store_streaming(to, value);
-    } else {
-      *to = value;
     }
   }
 };
@@ -89,9 +83,9 @@ __global__ void __launch_bounds__(Kernel::kThreads)
   Kernel::run(arguments);
 }
 
-template <uint32_t kHeadDim, uint32_t kItems, bool kStreams>
+template <uint32_t kHeadDim, uint32_t kItems>
 void launch_rotary(const RotaryArguments& arguments, cudaStream_t stream, bool overlaps = true) {
-  using Kernel = Rotary<kHeadDim, kItems, kStreams>;
+  using Kernel = Rotary<kHeadDim, kItems>;
   const uint32_t blocks = (arguments.vectors + Kernel::kVectorsOfBlock - 1) / Kernel::kVectorsOfBlock;
   if (blocks == 0) return;
   tiles::launch(rotate<Kernel>, {.blocks = blocks, .threads = Kernel::kThreads, .overlaps = overlaps},

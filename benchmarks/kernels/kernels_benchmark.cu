@@ -11,8 +11,7 @@
 #include "benchmarks/kernels/in_turn.h"
 #include "kernels/gemm_launch.cuh"
 #include "kernels/residual_norm.cuh"
-#include "kernels/residual_norm_staged.cuh"
-#include "kernels/rotary_staged.cuh"
+#include "kernels/rotary.cuh"
 #include "vm/base/bf16.h"
 #include "vm/base/e4m3.h"
 #include "vm/device/device_array.h"
@@ -101,13 +100,13 @@ struct Product {
         c(size_t{s.m} * s.n),
         reference(size_t{s.m} * s.n) {}
 
-  template <uint32_t kBlocks, bool kRegisters>
+  template <uint32_t kBlocks>
   Work ours(bool overlaps) const {
     using T = std::conditional_t<sizeof(Element) == 1, tiles::E4m3, tiles::Bf16>;
     return [this, overlaps](cudaStream_t stream) {
-      kernels::launch_gemm<T, kBlocks, kRegisters>(
-          reinterpret_cast<const T*>(a.data()), reinterpret_cast<const T*>(b.data()),
-          reinterpret_cast<tiles::Bf16*>(c.data()), 1, shape, stream, overlaps);
+      kernels::launch_gemm<T, kBlocks>(reinterpret_cast<const T*>(a.data()),
+                                       reinterpret_cast<const T*>(b.data()),
+                                       reinterpret_cast<tiles::Bf16*>(c.data()), 1, shape, stream, overlaps);
     };
   }
   // Runs each of ours and prints how far its results are from the reference.
@@ -127,9 +126,9 @@ void time_bf16(const GemmShape& s) {
   const Product<uint16_t> product(s);
   const CublasBf16 cublas;
   Candidates all;
-  all.add("clusters", product.ours<2, false>(true));
-  all.add("clusters, no overlap", product.ours<2, false>(false));
-  all.add("single", product.ours<1, false>(true));
+  all.add("clusters", product.ours<2>(true));
+  all.add("clusters, no overlap", product.ours<2>(false));
+  all.add("single", product.ours<1>(true));
   all.add("cuBLAS", [&](cudaStream_t stream) {
     cublas.run(product.a.data(), product.b.data(), product.reference.data(), s, stream);
   });
@@ -156,11 +155,9 @@ void time_e4m3(const GemmShape& s) {
   const Product<uint8_t> product(s);
   const CublasLtE4m3 fast(s, true), slow(s, false);
   Candidates all;
-  all.add("registers, clusters", product.ours<2, true>(true));
-  all.add("registers, single", product.ours<1, true>(true));
-  all.add("clusters", product.ours<2, false>(true));
-  all.add("single", product.ours<1, false>(true));
-  all.add("single, no overlap", product.ours<1, false>(false));
+  all.add("clusters", product.ours<2>(true));
+  all.add("single", product.ours<1>(true));
+  all.add("single, no overlap", product.ours<1>(false));
   add_best(fast, "fast sums", product, all);
   add_best(slow, "slow sums", product, all);
   product.compare(all, all.works.back(), 2);
@@ -187,17 +184,9 @@ template <uint32_t kHeadDim>
 Candidates rotary_candidates(const kernels::RotaryArguments& g) {
   using kernels::launch_rotary;
   Candidates all;
-  all.add("8 a thread", [g](cudaStream_t s) { launch_rotary<kHeadDim, 8, false>(g, s); });
-  all.add("8 a thread, no overlap", [g](cudaStream_t s) { launch_rotary<kHeadDim, 8, false>(g, s, false); });
-  all.add("8 a thread, streaming stores", [g](cudaStream_t s) { launch_rotary<kHeadDim, 8, true>(g, s); });
-  all.add("4 a thread", [g](cudaStream_t s) { launch_rotary<kHeadDim, 4, false>(g, s); });
-  all.add("4 a thread, streaming stores", [g](cudaStream_t s) { launch_rotary<kHeadDim, 4, true>(g, s); });
-  all.add("pipeline", [g](cudaStream_t s) {
-    tiles::pipeline::launch<kernels::StagedRotary<kHeadDim>>(
-        {reinterpret_cast<const std::byte*>(g.x), reinterpret_cast<std::byte*>(g.out), g.cos, g.sin,
-         g.vectors, g.heads, g.positions},
-        s);
-  });
+  all.add("8 a thread", [g](cudaStream_t s) { launch_rotary<kHeadDim, 8>(g, s); });
+  all.add("8 a thread, no overlap", [g](cudaStream_t s) { launch_rotary<kHeadDim, 8>(g, s, false); });
+  all.add("4 a thread", [g](cudaStream_t s) { launch_rotary<kHeadDim, 4>(g, s); });
   return all;
 }
 void time_rotary(kernels::RotaryShape s) {
@@ -229,16 +218,8 @@ void time_norm(uint32_t rows, uint32_t width) {
   const kernels::ResidualNorm g{x.data(), residual.data(), weight.data(), bias.data(), sum.data(), out.data(),
                                 rows,     width,           1e-5F};
   Candidates all;
-  all.add("ahead", [&](cudaStream_t s) { launch_norm<kCentred, true, false>(g, s); });
-  all.add("ahead, streaming stores", [&](cudaStream_t s) { launch_norm<kCentred, true, true>(g, s); });
-  all.add("a row a block", [&](cudaStream_t s) { launch_norm<kCentred, false, false>(g, s); });
-  all.add("a row a block, str. stores", [&](cudaStream_t s) { launch_norm<kCentred, false, true>(g, s); });
-  all.add("pipeline", [&](cudaStream_t s) {
-    if (width <= 1024) return tiles::pipeline::launch<kernels::StagedNorm<kCentred, 1>>(g, s);
-    if (width <= 2048) return tiles::pipeline::launch<kernels::StagedNorm<kCentred, 2>>(g, s);
-    if (width <= 4096) return tiles::pipeline::launch<kernels::StagedNorm<kCentred, 4>>(g, s);
-    tiles::pipeline::launch<kernels::StagedNorm<kCentred, 8>>(g, s);
-  });
+  all.add("a row ahead", [&](cudaStream_t s) { launch_norm<kCentred, true>(g, s); });
+  all.add("a row a block", [&](cudaStream_t s) { launch_norm<kCentred, false>(g, s); });
   time_against_copy(
       (kCentred ? "layer norm " : "RMS norm ") + std::to_string(rows) + " x " + std::to_string(width),
       4 * count * sizeof(uint16_t), all);

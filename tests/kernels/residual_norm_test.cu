@@ -1,7 +1,7 @@
-// The norms of kernels/residual_norm.h against their formulas in double.
+// The norms of kernels/residual_norm.h and their variants against the formulas in double.
 #include <cstring>
 
-#include "kernels/residual_norm.h"
+#include "kernels/residual_norm.cuh"
 #include "tests/kernels/reference.cuh"
 
 namespace serval::testing {
@@ -44,19 +44,26 @@ struct Results {
   std::vector<uint16_t> sum, out;
   bool operator==(const Results&) const = default;
 };
-Results run(const Case& c, bool centred) {
+using Kernel = void (*)(const kernels::ResidualNorm& arguments, cudaStream_t stream);
+// kAhead: each block loads its next row while it reduces; otherwise it has one row.
+template <bool kCentred, bool kAhead>
+void norm_of(const kernels::ResidualNorm& arguments, cudaStream_t stream) {
+  kernels::launch_norm<kCentred, kAhead>(arguments, stream);
+}
+
+Results run(const Case& c, Kernel kernel) {
   const auto upload = [](const std::vector<Bf16>& v) { return DeviceArray<Bf16>(std::span<const Bf16>(v)); };
   const auto x = upload(c.x), residual = upload(c.residual), weight = upload(c.weight), bias = upload(c.bias);
   const auto words = [](const DeviceArray<Bf16>& v) { return reinterpret_cast<const uint16_t*>(v.data()); };
   const DeviceArray<uint16_t> sum(c.x.size()), out(c.x.size());
   const kernels::ResidualNorm arguments{words(x),   words(residual), words(weight), words(bias), sum.data(),
                                         out.data(), c.rows,          c.width,       kEpsilon};
-  (centred ? kernels::residual_layer_norm : kernels::residual_rms_norm)(arguments, nullptr);
+  kernel(arguments, nullptr);
   SERVAL_CUDA_CHECK(cudaDeviceSynchronize());
   return {sum.download(), out.download()};
 }
 
-void expect_norms(bool centred) {
+void expect_norms(Kernel kernel, bool centred) {
   Random random(3);
   const std::vector<std::pair<uint32_t, uint32_t>> shapes = {
       {1, 8},     {3, 64},      {9, 1000}, {300, 1024}, {17, 1032}, {5, 2048},
@@ -64,7 +71,7 @@ void expect_norms(bool centred) {
   for (const auto& [rows, width] : shapes) {
     SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(width));
     const Case c(rows, width, random);
-    const Results got = run(c, centred);
+    const Results got = run(c, kernel);
     expect_bf16(
         got.sum, [&](size_t i) { return c.sum(i); }, 0, 0);
     const std::vector<float> want = c.norms(centred);
@@ -74,33 +81,44 @@ void expect_norms(bool centred) {
 }
 TEST(ResidualNorm, RmsNormOfTheSum) {
   SERVAL_NEEDS_GPU();
-  expect_norms(false);
+  expect_norms(kernels::residual_rms_norm, false);
 }
 TEST(ResidualNorm, LayerNormOfTheSum) {
   SERVAL_NEEDS_GPU();
-  expect_norms(true);
+  expect_norms(kernels::residual_layer_norm, true);
+}
+TEST(ResidualNorm, ARowABlockInEveryWidth) {
+  SERVAL_NEEDS_GPU();
+  expect_norms(norm_of<false, false>, false);
+  expect_norms(norm_of<true, false>, true);
+}
+TEST(ResidualNorm, ARowAheadInEveryWidth) {
+  SERVAL_NEEDS_GPU();
+  expect_norms(norm_of<false, true>, false);
+  expect_norms(norm_of<true, true>, true);
 }
 TEST(ResidualNorm, GivesTheSameBitsInEveryRun) {
   SERVAL_NEEDS_GPU();
   Random random(4);
-  const Case c(3001, 5120, random);
-  for (const bool centred : {false, true}) {
-    const Results first = run(c, centred);
-    for (int again = 0; again < 3; ++again) EXPECT_TRUE(run(c, centred) == first);
+  for (const uint32_t width : {1024U, 5120U}) {
+    const Case c(3001, width, random);
+    for (const Kernel kernel : {kernels::residual_rms_norm, kernels::residual_layer_norm}) {
+      const Results first = run(c, kernel);
+      for (int again = 0; again < 3; ++again) EXPECT_TRUE(run(c, kernel) == first);
+    }
   }
 }
-TEST(ResidualNorm, WorksInPlace) {
-  SERVAL_NEEDS_GPU();
-  Random random(5);
+// The sum replaces the residual, the norm replaces x.
+void expect_in_place(Kernel kernel, Random& random) {
   const Case c(3001, 4096, random);
-  const Results want = run(c, false);
+  const Results want = run(c, kernel);
   const DeviceArray<Bf16> x{std::span<const Bf16>(c.x)}, residual{std::span<const Bf16>(c.residual)},
       weight{std::span<const Bf16>(c.weight)};
   auto* const sum = reinterpret_cast<uint16_t*>(residual.data());
   auto* const out = reinterpret_cast<uint16_t*>(x.data());
-  kernels::residual_rms_norm({out, sum, reinterpret_cast<const uint16_t*>(weight.data()), nullptr, sum, out,
-                              c.rows, c.width, kEpsilon},
-                             nullptr);
+  kernel({out, sum, reinterpret_cast<const uint16_t*>(weight.data()), nullptr, sum, out, c.rows, c.width,
+          kEpsilon},
+         nullptr);
   SERVAL_CUDA_CHECK(cudaDeviceSynchronize());
   const auto expect = [](const DeviceArray<Bf16>& got, const std::vector<uint16_t>& words) {
     const std::vector<Bf16> all = got.download();
@@ -108,6 +126,11 @@ TEST(ResidualNorm, WorksInPlace) {
   };
   expect(residual, want.sum);
   expect(x, want.out);
+}
+TEST(ResidualNorm, WorksInPlace) {
+  SERVAL_NEEDS_GPU();
+  Random random(5);
+  for (const Kernel kernel : {norm_of<false, false>, norm_of<false, true>}) expect_in_place(kernel, random);
 }
 TEST(ResidualNorm, RefusesWidthsThatItHasNoRoomFor) {
   auto* p = reinterpret_cast<uint16_t*>(4096);

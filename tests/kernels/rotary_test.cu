@@ -1,11 +1,29 @@
-// rotary() against its formula in fp32.
-#include "kernels/rotary.h"
+// rotary() and its variants against the formula in fp32.
+#include "kernels/rotary.cuh"
 #include "tests/kernels/reference.cuh"
 
 namespace serval::testing {
 namespace {
 
 using kernels::RotaryShape;
+
+// Turns x to out; both have the shape's vectors.
+using Kernel = void (*)(const uint16_t* x, const float* cos, const float* sin, uint16_t* out,
+                        RotaryShape shape, cudaStream_t stream);
+// Segments of a thread: kItems of each half.
+template <uint32_t kItems>
+void rotary_of(const uint16_t* x, const float* cos, const float* sin, uint16_t* out, RotaryShape s,
+               cudaStream_t stream) {
+  const kernels::RotaryArguments arguments{reinterpret_cast<const uint4*>(x),
+                                           reinterpret_cast<uint4*>(out),
+                                           cos,
+                                           sin,
+                                           s.tokens * s.heads,
+                                           s.heads,
+                                           s.positions};
+  (s.head_dim == 64 ? kernels::launch_rotary<64, kItems> : kernels::launch_rotary<128, kItems>)(arguments,
+                                                                                                stream, true);
+}
 
 struct Rotation {
   RotaryShape shape;
@@ -28,12 +46,12 @@ struct Rotation {
     return channel < half ? u * cos[angle] - v * sin[angle] : v * cos[angle] + u * sin[angle];
   }
   // In place, or to another array.
-  std::vector<uint16_t> run(bool in_place) const {
+  std::vector<uint16_t> run(Kernel kernel, bool in_place) const {
     const DeviceArray<Bf16> from{std::span<const Bf16>(x)};
     const DeviceArray<float> c{std::span<const float>(cos)}, s{std::span<const float>(sin)};
     const DeviceArray<uint16_t> to(x.size());
     auto* source = reinterpret_cast<uint16_t*>(from.data());
-    kernels::rotary(source, c.data(), s.data(), in_place ? source : to.data(), shape, nullptr);
+    kernel(source, c.data(), s.data(), in_place ? source : to.data(), shape, nullptr);
     SERVAL_CUDA_CHECK(cudaDeviceSynchronize());
     if (!in_place) return to.download();
     std::vector<uint16_t> out(x.size());
@@ -42,8 +60,7 @@ struct Rotation {
   }
 };
 
-TEST(Rotary, TurnsEachPair) {
-  SERVAL_NEEDS_GPU();
+void expect_rotations(Kernel kernel) {
   Random random(1);
   for (const RotaryShape& shape : {RotaryShape{1, 1, 64, 1},
                                    {1, 1, 128, 1},
@@ -57,17 +74,28 @@ TEST(Rotary, TurnsEachPair) {
     const Rotation rotation(shape, random);
     // Half a unit in the last place of the result, and fused products of the formula.
     expect_bf16(
-        rotation.run(false), [&](size_t i) { return rotation.want(i); }, 1.0F / 256, 1e-5F);
+        rotation.run(kernel, false), [&](size_t i) { return rotation.want(i); }, 1.0F / 256, 1e-5F);
   }
+}
+TEST(Rotary, TurnsEachPair) {
+  SERVAL_NEEDS_GPU();
+  expect_rotations(kernels::rotary);
+}
+TEST(Rotary, TurnsEachPairWithFourAThread) {
+  SERVAL_NEEDS_GPU();
+  expect_rotations(rotary_of<4>);
+}
+TEST(Rotary, TurnsEachPairWithEightAThread) {
+  SERVAL_NEEDS_GPU();
+  expect_rotations(rotary_of<8>);
 }
 TEST(Rotary, WorksInPlaceAndGivesTheSameBits) {
   SERVAL_NEEDS_GPU();
   Random random(2);
   const Rotation rotation({3001, 16, 128, 500}, random);
-  const std::vector<uint16_t> first = rotation.run(false);
-  for (int again = 0; again < 3; ++again) {
-    EXPECT_TRUE(rotation.run(false) == first);
-    EXPECT_TRUE(rotation.run(true) == first);
+  const std::vector<uint16_t> first = rotation.run(kernels::rotary, false);
+  for (const Kernel kernel : {kernels::rotary, rotary_of<4>, rotary_of<8>}) {
+    for (int again = 0; again < 3; ++again) EXPECT_TRUE(rotation.run(kernel, again > 0) == first);
   }
 }
 TEST(Rotary, RefusesOtherHeads) {
