@@ -11,9 +11,7 @@ namespace serval::kernels {
 
 using namespace tiles;
 
-// kInTurn: the warpgroups issue their products in turn, so that one multiplies while the other computes
-// exponentials.
-template <uint32_t kHeadDim, bool kCausal, bool kInTurn>
+template <uint32_t kHeadDim, bool kCausal>
 struct Attention {
   static constexpr uint32_t kConsumers = 2, kStages = kHeadDim == 128 ? 3 : 4, kBlocks = 1;
   static constexpr uint32_t kRows = 128, kKeys = 128, kRowsOfConsumer = kRows / kConsumers;
@@ -85,11 +83,7 @@ struct Attention {
       }
     }
   }
-  static __device__ State begin(const Globals&, const warpgroup::Place& place) {
-    if (kInTurn && place.index == 1) ptx::named_barrier_arrive(turn_of(0), kConsumers * warpgroup::kThreads);
-    return {};
-  }
-  static __device__ uint32_t turn_of(uint32_t consumer) { return warpgroup::kFreeBarrier + consumer; }
+  static __device__ State begin(const Globals&, const warpgroup::Place&) { return {}; }
 
   static __device__ void take_queries(const Stage& stage, Scratch& scratch, const warpgroup::Place& place) {
     place.sync();  // all warps have multiplied the queries before
@@ -145,11 +139,8 @@ struct Attention {
       state.out = warpgroup::zeros<Out>();
       warpgroup::convert(state.weights, scores);
     } else if (step < task.blocks) {
-      if constexpr (kInTurn) ptx::named_barrier_sync(turn_of(place.index), kConsumers * warpgroup::kThreads);
       auto products = mma_abt_async(warpgroup::zeros<Scores>(), q, stage.k);
       auto out = mma_ab_async(std::move(state.out), std::move(state.weights), stage.v);
-      if constexpr (kInTurn)
-        ptx::named_barrier_arrive(turn_of(1 - place.index), kConsumers * warpgroup::kThreads);
       Scores scores = std::move(products).template wait<1>();
       const OfRow factor = weigh(scores, state, g.scale);
       state.out = std::move(out).wait();

@@ -1,5 +1,5 @@
 // The attention of kernels/attention.h against plain loops in fp32.
-#include "kernels/attention_launch.cuh"
+#include "kernels/attention.h"
 #include "tests/kernels/reference.cuh"
 
 namespace serval::testing {
@@ -52,14 +52,13 @@ struct Case {
     return DeviceArray<Bf16>(std::span<const Bf16>(all));
   }
   size_t results() const { return size_t{shape.batch} * shape.heads * shape.length * shape.head_dim; }
-  template <bool kInTurn>
   std::vector<uint16_t> run() const {
     const DeviceArray<uint16_t> out{
         std::span<const uint16_t>(std::vector<uint16_t>(results() + kGuard, kCanary))};
     const auto words = [](const DeviceArray<Bf16>& of) {
       return reinterpret_cast<const uint16_t*>(of.data());
     };
-    kernels::launch_attention<kInTurn>(words(q), words(k), words(v), out.data(), scale, shape, nullptr);
+    kernels::attention(words(q), words(k), words(v), out.data(), scale, shape, nullptr);
     SERVAL_CUDA_CHECK(cudaDeviceSynchronize());
     std::vector<uint16_t> got = out.download();
     for (size_t i = results(); i < got.size(); ++i) EXPECT_EQ(got[i], kCanary) << "after the results";
@@ -76,7 +75,6 @@ struct Case {
   }
 };
 
-template <bool kInTurn>
 void expect_attention(uint32_t head_dim, bool causal) {
   Random random(head_dim + causal);
   const std::vector<AttentionShape> shapes = {
@@ -91,40 +89,32 @@ void expect_attention(uint32_t head_dim, bool causal) {
       const std::vector<float> want = c.want();
       // Weights are rounded to bf16 before they are multiplied, results after.
       expect_bf16(
-          c.run<kInTurn>(), [&](size_t i) { return want[i]; }, 1.0F / 128, 4e-3F);
+          c.run(), [&](size_t i) { return want[i]; }, 1.0F / 128, 4e-3F);
     }
   }
 }
 TEST(Attention, HeadsOf64) {
   SERVAL_NEEDS_GPU();
-  expect_attention<false>(64, false);
+  expect_attention(64, false);
 }
 TEST(Attention, HeadsOf64Causal) {
   SERVAL_NEEDS_GPU();
-  expect_attention<false>(64, true);
+  expect_attention(64, true);
 }
 TEST(Attention, HeadsOf128) {
   SERVAL_NEEDS_GPU();
-  expect_attention<false>(128, false);
+  expect_attention(128, false);
 }
 TEST(Attention, HeadsOf128Causal) {
   SERVAL_NEEDS_GPU();
-  expect_attention<false>(128, true);
-}
-TEST(Attention, WarpgroupsInTurn) {
-  SERVAL_NEEDS_GPU();
-  for (const uint32_t head_dim : {64U, 128U}) {
-    expect_attention<true>(head_dim, false);
-    expect_attention<true>(head_dim, true);
-  }
+  expect_attention(128, true);
 }
 TEST(Attention, GivesTheSameBitsInEveryRun) {
   SERVAL_NEEDS_GPU();
   Random random(9);
   const Case c({2, 16, 4, 2500, 128, true}, 1, random);
-  const std::vector<uint16_t> first = c.run<false>();
-  for (int again = 0; again < 3; ++again) EXPECT_TRUE(c.run<false>() == first);
-  EXPECT_TRUE(c.run<true>() == first);
+  const std::vector<uint16_t> first = c.run();
+  for (int again = 0; again < 3; ++again) EXPECT_TRUE(c.run() == first);
 }
 TEST(Attention, RefusesOtherShapes) {
   auto* p = reinterpret_cast<uint16_t*>(4096);
