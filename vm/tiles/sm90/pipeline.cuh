@@ -1,10 +1,10 @@
-// The pipeline of a kernel: load, compute, finish; or load, compute, store, finish. An author writes small
-// functions; the pipeline owns stages, barriers, phases, registers, and the walk through the tasks.
+// The pipeline of a kernel: load, compute, finish. An author writes small functions; the pipeline owns
+// stages, barriers, phases, registers, and the walk through the tasks.
 //
 // Work is a list of tasks (output tiles, say), each of which has steps. For each step one thread loads a
 // stage of shared memory, while the consumers (some warpgroups) compute on the stages before. A stage is
-// loaded again as soon as it has been computed on and, with a store, its results have left. Each block, or
-// cluster of blocks, takes every n-th task and keeps loading while the task before is finished.
+// loaded again as soon as it has been computed on. Each block, or cluster of blocks, takes every n-th task
+// and keeps loading while the task before is finished.
 //
 // A Kernel is a struct without data:
 //
@@ -23,16 +23,12 @@
 //
 // Either products, which stay in flight from step to step:
 //   using Sums                                           an Accumulator of each warpgroup, zero at first
-//   InFlight<Sums> compute(sums, stage, place)           issues a step's products; with a left operand in
-//                                                        registers InFlight<Sums, Left>, whose products end
-//                                                        before the next step's begin
+//   InFlight<Sums> compute(sums, stage, place)           issues a step's products
 //   void finish(globals, task, Sums&, scratch, place)
 // or anything else:
 //   using State;  State begin(globals, place)            the thread's own variables, for all its tasks
 //   void compute(globals, task, step, stage, state, scratch, place)
-//   void finish(globals, task, state, scratch, place)    after a task's last step; may be left out
-//   void store(globals, task, step, stage)               one thread: begins copies of the stage's results,
-//                                                        which compute() has left in it; may be left out
+//   void finish(globals, task, state, scratch, place)    after a task's last step
 //
 // Tasks are dealt in a fixed order, so results do not depend on timing.
 //
@@ -91,30 +87,10 @@ constexpr __host__ __device__ TilePlace tile_in_groups(uint32_t index, uint32_t 
 namespace detail {
 
 inline constexpr uint32_t kServiceWarps = 4;  // a warpgroup: registers are moved between warpgroups
-inline constexpr uint32_t kLoaderWarp = 0, kStorerWarp = 1;
 
 template <class Kernel>
 concept MultipliesTiles = requires {
   typename Kernel::Sums;
-};
-// Products of a step may be in flight while the next step's begin.
-template <class Kernel>
-concept KeepsInFlight = requires(warpgroup::InFlight<typename Kernel::Sums>&& sums,
-                                 const typename Kernel::Stage& stage, const warpgroup::Place& place) {
-  {
-    Kernel::compute(std::move(sums), stage, place)
-    } -> std::same_as<warpgroup::InFlight<typename Kernel::Sums>>;
-};
-template <class Kernel>
-concept Stores = requires(const typename Kernel::Globals& globals, const typename Kernel::Task& task,
-                          typename Kernel::Stage& stage) {
-  Kernel::store(globals, task, 0U, stage);
-};
-template <class Kernel>
-concept Finishes = requires(const typename Kernel::Globals& globals, const typename Kernel::Task& task,
-                            typename Kernel::State& state, typename Kernel::Scratch& scratch,
-                            const warpgroup::Place& place) {
-  Kernel::finish(globals, task, state, scratch, place);
 };
 template <class Kernel>
 concept CountsBytes = requires(const typename Kernel::Globals& globals, const typename Kernel::Task& task) {
@@ -134,16 +110,14 @@ template <class Kernel>
 struct Shared {
   typename Kernel::Stage stages[Kernel::kStages];
   typename Kernel::Scratch scratch;
-  uint64_t landed[Kernel::kStages];    // the stage's bytes have landed
-  uint64_t computed[Kernel::kStages];  // results are in the stage; if the kernel stores
-  uint64_t free[Kernel::kStages];      // the stage may be loaded
+  uint64_t landed[Kernel::kStages];  // the stage's bytes have landed
+  uint64_t free[Kernel::kStages];    // the stage may be loaded
 
   __device__ __forceinline__ void init() {
     constexpr uint32_t kConsumerWarps = Kernel::kConsumers * warpgroup::kWarps;
     for (uint32_t i = 0; i < Kernel::kStages; ++i) {
       ptx::mbarrier_init(&landed[i], 1);
-      ptx::mbarrier_init(&computed[i], kConsumerWarps);
-      ptx::mbarrier_init(&free[i], Stores<Kernel> ? 1 : kConsumerWarps * Kernel::kBlocks);
+      ptx::mbarrier_init(&free[i], kConsumerWarps * Kernel::kBlocks);
     }
     ptx::fence_mbarrier_init();
   }
@@ -184,26 +158,6 @@ __device__ __forceinline__ void load_stages(const typename Kernel::Globals& glob
   });
 }
 
-// Stages become free when the copies out of them have read them: those of a stage while the next is stored.
-template <class Kernel>
-__device__ __forceinline__ void store_stages(const typename Kernel::Globals& globals, Shared<Kernel>& s) {
-  const Share<Kernel> share(globals);
-  RingPlace<Kernel::kStages> at(0);
-  uint32_t before = Kernel::kStages;
-  share.for_steps(globals, [&](const auto& task, uint32_t step, bool) {
-    ptx::mbarrier_wait(&s.computed[at.at], at.parity);
-    Kernel::store(globals, task, step, s.stages[at.at]);
-    ptx::commit_stores();
-    if (before < Kernel::kStages) {
-      ptx::wait_stores_read<1>();
-      ptx::mbarrier_arrive(&s.free[before]);
-    }
-    before = at.at;
-    at.advance();
-  });
-  ptx::wait_stores<0>();
-}
-
 // The warp has computed on a stage.
 template <class Kernel>
 __device__ __forceinline__ void release(Shared<Kernel>& s, uint32_t stage, uint32_t lane) {
@@ -238,24 +192,6 @@ __device__ __forceinline__ auto multiply_steps(Shared<Kernel>& s, RingPlace<Kern
   release(s, before, place.lane);
   return sums;
 }
-// Left operands in registers are read by products in flight, so a step's products end before the next
-// operands are loaded. Another warpgroup's products run meanwhile.
-template <class Kernel>
-requires(!KeepsInFlight<Kernel>) __device__ __forceinline__
-    auto multiply_steps(Shared<Kernel>& s, RingPlace<Kernel::kStages>& at, uint32_t steps,
-                        const warpgroup::Place& place) {
-  using Sums = typename Kernel::Sums;
-  Sums sums = warpgroup::zeros<Sums>();
-#pragma unroll 1
-  for (uint32_t step = 0; step < steps; ++step) {
-    ptx::mbarrier_wait(&s.landed[at.at], at.parity);
-    warpgroup::InFlight<Sums> begun(std::move(sums));
-    sums = Kernel::compute(std::move(begun), s.stages[at.at], place).wait();
-    release(s, at.at, place.lane);
-    at.advance();
-  }
-  return sums;
-}
 
 template <class Kernel>
 __device__ __forceinline__ void multiply_stages(const typename Kernel::Globals& globals, Shared<Kernel>& s,
@@ -280,17 +216,9 @@ __device__ __forceinline__ void compute_stages(const typename Kernel::Globals& g
   share.for_steps(globals, [&](const auto& task, uint32_t step, bool last) {
     ptx::mbarrier_wait(&s.landed[at.at], at.parity);
     Kernel::compute(globals, task, step, s.stages[at.at], state, s.scratch, place);
-    if constexpr (Stores<Kernel>) {
-      ptx::fence_proxy_async_shared();
-      __syncwarp();
-      if (place.lane == 0) ptx::mbarrier_arrive(&s.computed[at.at]);
-    } else {
-      __syncwarp();
-      release(s, at.at, place.lane);
-    }
-    if constexpr (Finishes<Kernel>) {
-      if (last) Kernel::finish(globals, task, state, s.scratch, place);
-    }
+    __syncwarp();
+    release(s, at.at, place.lane);
+    if (last) Kernel::finish(globals, task, state, s.scratch, place);
     at.advance();
   });
 }
@@ -314,10 +242,7 @@ __global__ void __launch_bounds__(kThreads<Kernel>, 1)
   ptx::let_next_kernel_start();
   if (warp < kServiceWarps) {
     ptx::set_max_registers_down<Registers<Kernel>::kService>();
-    if (threadIdx.x == kLoaderWarp * kWarpThreads) load_stages(globals, s);
-    if constexpr (Stores<Kernel>) {
-      if (threadIdx.x == kStorerWarp * kWarpThreads) store_stages(globals, s);
-    }
+    if (threadIdx.x == 0) load_stages(globals, s);
   } else {
     ptx::set_max_registers_up<Registers<Kernel>::kConsumer>();
     if constexpr (MultipliesTiles<Kernel>) {
@@ -342,8 +267,6 @@ template <class Kernel>
 void launch(const typename Kernel::Globals& globals, cudaStream_t stream, bool overlaps = true) {
   static_assert(Kernel::kStages >= 2, "a pipeline has two stages or more");
   static_assert(Kernel::kBlocks == 1 || Kernel::kBlocks == 2, "a cluster has one block or two");
-  static_assert(Kernel::kBlocks == 1 || !detail::Stores<Kernel>,
-                "a kernel that stores stages has no clusters");
   static_assert(Kernel::kConsumers >= 1 && Kernel::kConsumers <= 3, "one to three warpgroups compute");
   constexpr size_t kBytes = sizeof(detail::Shared<Kernel>), kMostBytes = 227 * 1024;
   static_assert(kBytes <= kMostBytes, "the stages and the scratch memory do not fit in shared memory");
