@@ -254,6 +254,88 @@ TEST(TilesWarpgroup, MapsAndReducesRows) {
   expect_arithmetic<192, 24>();
 }
 
+// out[0] = a + its row's element of `rows`, out[1] = a × its column's element of `cols` + its row's number.
+template <int kRows, int kCols>
+struct Broadcasts {
+  struct Shared {
+    float rows[kRows], cols[kCols];
+  };
+  __device__ void operator()(Shared& s, const wg::Place& place, const float* a, const float* rows,
+                             const float* cols, float* out) const {
+    using Tile = wg::Accumulator<kRows, kCols>;
+    for (uint32_t i = threadIdx.x; i < kRows; i += kThreads) s.rows[i] = rows[i];
+    for (uint32_t i = threadIdx.x; i < kCols; i += kThreads) s.cols[i] = cols[i];
+    __syncthreads();
+    Tile x, result;
+    get_registers(x, a, place);
+    wg::RowVector<Tile> of_rows;
+    wg::load(of_rows, s.rows, place);
+    wg::map_rows(result, x, of_rows, [](float v, float row, uint32_t) { return v + row; });
+    put_registers(out, result, place);
+    wg::ColumnVector<Tile> of_cols;
+    tiles::load(of_cols, s.cols, place.lane);
+    const auto scaled = [](float v, float col, uint32_t row) { return v * col + static_cast<float>(row); };
+    wg::map_columns(result, x, of_cols, scaled, place);
+    put_registers(out + kRows * kCols, result, place);
+  }
+};
+template <int kRows, int kCols>
+void expect_broadcasts() {
+  SCOPED_TRACE(std::to_string(kRows) + " x " + std::to_string(kCols));
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    Random random(seed);
+    const Matrix<float> a(kRows, kCols, random), rows(1, kRows, random), cols(1, kCols, random);
+    const auto out = empty_on_gpu<float>(2 * kRows, kCols);
+    on_warpgroup(Broadcasts<kRows, kCols>(), to_gpu(a).data(), to_gpu(rows).data(), to_gpu(cols).data(),
+                 out.data());
+    expect_elements(out, 2 * kRows, kCols, [&](int i, int col) {
+      if (i < kRows) return a.at(i, col) + rows.at(0, i);
+      return a.at(i - kRows, col) * cols.at(0, col) + static_cast<float>(i - kRows);
+    });
+  }
+}
+TEST(TilesWarpgroup, LoadsAndBroadcastsVectors) {
+  SERVAL_NEEDS_GPU();
+  expect_broadcasts<64, 8>();
+  expect_broadcasts<64, 128>();
+  expect_broadcasts<128, 64>();
+}
+
+// The first rows of a tile go to a part of a matrix in global memory.
+template <class T, int kRows, int kCols>
+struct StoreRows {
+  struct Shared {};
+  uint32_t stride, rows;
+
+  __device__ void operator()(Shared&, const wg::Place& place, const float* a, T* to) const {
+    wg::Accumulator<kRows, kCols> sums;
+    get_registers(sums, a, place);
+    wg::store_rows(to, stride, rows, sums, place);
+  }
+};
+template <class T, int kRows, int kCols>
+void expect_store_rows(uint32_t rows) {
+  constexpr int kStride = kCols + 6, kHeight = kRows + 2, kRow = 1, kCol = 2;  // of the tile in the matrix
+  Random random(rows);
+  const Matrix<float> a = random_matrix(kRows, kCols, random);
+  const auto out = empty_on_gpu<T>(kHeight, kStride);
+  SERVAL_CUDA_CHECK(cudaMemset(out.data(), 0, out.size() * sizeof(T)));
+  on_warpgroup(StoreRows<T, kRows, kCols>{kStride, rows}, to_gpu(a).data(),
+               out.data() + kRow * kStride + kCol);
+  expect_elements(out, kHeight, kStride, [&](int r, int c) {
+    const int row = r - kRow, col = c - kCol;
+    const bool stored = row >= 0 && row < std::min(static_cast<int>(rows), kRows) && col >= 0 && col < kCols;
+    return stored ? to_float(from_float<T>(a.at(row, col))) : 0.0F;
+  });
+}
+TEST(TilesWarpgroup, StoresTheFirstRows) {
+  SERVAL_NEEDS_GPU();
+  for (const uint32_t rows : {0U, 1U, 17U, 63U, 64U, 100U, 128U, 4000U}) {
+    expect_store_rows<Bf16, 64, 128>(rows);
+    expect_store_rows<Fp16, 128, 64>(rows);
+  }
+}
+
 // out = a, converted; registers → shared memory → registers on the way.
 template <class T, int kRows, int kCols>
 struct Conversion {

@@ -20,6 +20,9 @@
 //   uint32_t steps(globals, task)            number of steps, at least 1, equal in all blocks of a cluster
 //   uint32_t bytes(globals, task, step)      bytes that land in the block's stage; sizeof(Stage) if left out
 //   void load(globals, task, step, stage, landing)      one thread: begins copies of those bytes
+//   kTaskBytes; void load_task(globals, task, scratch, landing)
+//                                            one thread: begins copies of so many bytes, which all steps of
+//                                            the task use, to the scratch memory; with a State (below) only
 //
 // Either products, which stay in flight from step to step:
 //   using Sums                                           an Accumulator of each warpgroup, zero at first
@@ -93,6 +96,10 @@ concept MultipliesTiles = requires {
   typename Kernel::Sums;
 };
 template <class Kernel>
+concept LoadsTasks = requires {
+  Kernel::kTaskBytes;
+};
+template <class Kernel>
 concept CountsBytes = requires(const typename Kernel::Globals& globals, const typename Kernel::Task& task) {
   Kernel::bytes(globals, task, 0U);
 };
@@ -112,6 +119,7 @@ struct Shared {
   typename Kernel::Scratch scratch;
   uint64_t landed[Kernel::kStages];  // the stage's bytes have landed
   uint64_t free[Kernel::kStages];    // the stage may be loaded
+  uint64_t task_landed, task_free;   // likewise for what load_task() loads
 
   __device__ __forceinline__ void init() {
     constexpr uint32_t kConsumerWarps = Kernel::kConsumers * warpgroup::kWarps;
@@ -119,6 +127,8 @@ struct Shared {
       ptx::mbarrier_init(&landed[i], 1);
       ptx::mbarrier_init(&free[i], kConsumerWarps * Kernel::kBlocks);
     }
+    ptx::mbarrier_init(&task_landed, 1);
+    ptx::mbarrier_init(&task_free, kConsumerWarps);
     ptx::fence_mbarrier_init();
   }
 };
@@ -148,7 +158,17 @@ template <class Kernel>
 __device__ __forceinline__ void load_stages(const typename Kernel::Globals& globals, Shared<Kernel>& s) {
   const Share<Kernel> share(globals);
   RingPlace<Kernel::kStages> at(0);
-  share.for_steps(globals, [&](const auto& task, uint32_t step, bool) {
+  RingPlace<1> task_at(0);
+  share.for_steps(globals, [&](const auto& task, uint32_t step, bool last) {
+    if constexpr (LoadsTasks<Kernel>) {
+      // After the first stages, which are free before the task before has ended.
+      if (step + 1 == Kernel::kStages || (last && step + 1 < Kernel::kStages)) {
+        ptx::mbarrier_wait(&s.task_free, task_at.parity ^ 1);
+        ptx::mbarrier_arrive_expect_bytes(&s.task_landed, Kernel::kTaskBytes);
+        Kernel::load_task(globals, task, s.scratch, Landing{&s.task_landed, share.block});
+        task_at.advance();
+      }
+    }
     ptx::mbarrier_wait(&s.free[at.at], at.parity ^ 1);
     uint32_t bytes = sizeof(typename Kernel::Stage);
     if constexpr (CountsBytes<Kernel>) bytes = Kernel::bytes(globals, task, step);
@@ -212,13 +232,23 @@ __device__ __forceinline__ void compute_stages(const typename Kernel::Globals& g
                                                const warpgroup::Place& place) {
   const Share<Kernel> share(globals);
   RingPlace<Kernel::kStages> at(0);
+  RingPlace<1> task_at(0);
   typename Kernel::State state = Kernel::begin(globals, place);
   share.for_steps(globals, [&](const auto& task, uint32_t step, bool last) {
+    if constexpr (LoadsTasks<Kernel>) {
+      if (step == 0) ptx::mbarrier_wait(&s.task_landed, task_at.parity);
+    }
     ptx::mbarrier_wait(&s.landed[at.at], at.parity);
     Kernel::compute(globals, task, step, s.stages[at.at], state, s.scratch, place);
     __syncwarp();
     release(s, at.at, place.lane);
-    if (last) Kernel::finish(globals, task, state, s.scratch, place);
+    if (last) {
+      if constexpr (LoadsTasks<Kernel>) {
+        if (place.lane == 0) ptx::mbarrier_arrive(&s.task_free);
+        task_at.advance();
+      }
+      Kernel::finish(globals, task, state, s.scratch, place);
+    }
     at.advance();
   });
 }
@@ -267,6 +297,8 @@ template <class Kernel>
 void launch(const typename Kernel::Globals& globals, cudaStream_t stream, bool overlaps = true) {
   static_assert(Kernel::kStages >= 2, "a pipeline has two stages or more");
   static_assert(Kernel::kBlocks == 1 || Kernel::kBlocks == 2, "a cluster has one block or two");
+  static_assert(!detail::LoadsTasks<Kernel> || !detail::MultipliesTiles<Kernel>,
+                "load_task() is for kernels with a State");
   static_assert(Kernel::kConsumers >= 1 && Kernel::kConsumers <= 3, "one to three warpgroups compute");
   constexpr size_t kBytes = sizeof(detail::Shared<Kernel>), kMostBytes = 227 * 1024;
   static_assert(kBytes <= kMostBytes, "the stages and the scratch memory do not fit in shared memory");

@@ -230,6 +230,14 @@ __device__ __forceinline__ auto begin_products(Sums&& sums, A&& a, const B& b) {
 
 }  // namespace detail
 
+// Call it with sums that are not zeros before products of other sums begin, if both products will be in
+// flight: ptxas would otherwise fill registers in between, and wait for those products first.
+template <class Sums>
+__device__ __forceinline__ void settle(Sums& sums) {
+  static_assert(AccumulatorTile<Sums>, "settle: the sums must be a warpgroup::Accumulator");
+#pragma unroll
+  for (auto& part : sums.part) detail::pin(part);
+}
 // d[m, n] += Σ a[m, k] b[n, k]. `sums` is d or an InFlight<D>, moved in; `a` a shared tile, or a register
 // tile, moved in.
 template <class Sums, class A, class B>

@@ -67,6 +67,20 @@ __device__ __forceinline__ void map_rows(Tile& dst, const Tile& src, const RowVe
 #pragma unroll
   for (int i = 0; i < Tile::kParts; ++i) tiles::map_rows(dst.part[i], src.part[i], rows.part[i], f, lane);
 }
+// dst = f(src, the vector's value for the element's column, the element's row)
+template <class Tile, class T, class F>
+__device__ __forceinline__ void map_columns(Tile& dst, const Tile& src, const ColumnVector<Tile, T>& columns,
+                                            F&& f, const Place& place) {
+  detail::check_sums<Tile>();
+#pragma unroll
+  for (int i = 0; i < Tile::kParts; ++i) {
+    const uint32_t first = Tile::first_row(i, place.warp);
+    const auto of_part = [&](float v, const T& of_column, uint32_t row) {
+      return f(v, of_column, first + row);
+    };
+    tiles::map_columns(dst.part[i], src.part[i], columns, of_part, place.lane);
+  }
+}
 // dst[r] = the reduction of src[r, .]; a warp has whole rows, so its lanes suffice.
 template <class Reduction, class Tile>
 __device__ __forceinline__ void reduce_rows(RowVector<Tile>& dst, const Tile& src) {
@@ -152,6 +166,17 @@ __device__ __forceinline__ void load(Dst& dst, const Src& src, const Place& plac
     }
   });
 }
+// Vectors are plain arrays in shared memory. (tiles::load() loads column vectors.)
+template <class Tile, class T, size_t kLength>
+__device__ __forceinline__ void load(RowVector<Tile, T>& dst, const T (&src)[kLength], const Place& place) {
+  static_assert(kLength == Tile::kRows, "load: the array must have an element for each row");
+#pragma unroll
+  for (int i = 0; i < Tile::kParts; ++i) {
+#pragma unroll
+    for (int r = 0; r < kRowsOfWarp / kQuadrant; ++r)
+      dst.part[i].quadrant[r] = src[Tile::first_row(i, place.warp) + Tile::Part::row_of(place.lane, r, 0)];
+  }
+}
 // A shared tile = registers of its shape, of 8-bit or 16-bit elements. Copies by the copy engine and products
 // may read it after fence_proxy_async_shared() in each thread and then a barrier: store_and_fence().
 template <class Dst, class Src>
@@ -177,6 +202,26 @@ __device__ __forceinline__ void store_and_fence(Dst& dst, const Src& src, const 
   store(dst, src, place);
   ptx::fence_proxy_async_shared();
   place.sync();
+}
+// Stores the first `rows` rows of sums to a matrix in global memory with rows `stride` elements apart, an
+// even number, converted. Lanes store 4 bytes each: for what is stored once in a long while.
+template <Element16 T, AccumulatorTile Src>
+__device__ __forceinline__ void store_rows(T* to, uint32_t stride, uint32_t rows, const Src& src,
+                                           const Place& place) {
+  using Part = typename Src::Part;
+#pragma unroll
+  for (int i = 0; i < Src::kParts; ++i) {
+#pragma unroll
+    for (int r = 0; r < Part::kQuadrantRows; ++r) {
+      const uint32_t row = Src::first_row(i, place.warp) + Part::row_of(place.lane, r, 0);
+      if (row >= rows) continue;
+#pragma unroll
+      for (int c = 0; c < Part::kQuadrantCols; ++c) {
+        T* const pair = to + size_t{row} * stride + Part::col_of(place.lane, c, 0);
+        *reinterpret_cast<uint32_t*>(pair) = tiles::detail::pack<T>(src.part[i].quadrant[r][c]);
+      }
+    }
+  }
 }
 // Stores sums to global memory through shared memory, kCols columns at a time, in type T: matrix rows from
 // `row`, columns from `col` on. `buffers` are two tiles of this warpgroup alone; they are free again when

@@ -39,6 +39,10 @@ struct RowVector {
   tiles::RowVector<typename Tile::Part, T> part[Tile::kParts];
 };
 
+// One element for each column; all warps hold the same columns.
+template <class Tile, class T = float>
+using ColumnVector = tiles::ColumnVector<typename Tile::Part, T>;
+
 template <class T>
 inline constexpr bool kIsRegisterTile = false;
 template <class T, int kRows, int kCols>
