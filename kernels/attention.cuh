@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernels/attention.h"
+#include "kernels/attention_tiles.cuh"
 #include "vm/tiles/sm90/pipeline.cuh"
 
 namespace serval::kernels {
@@ -25,7 +26,8 @@ struct Attention {
 
   struct Globals {
     TensorMap<Panel> q, k, v;
-    uint32_t* out;
+    Bf16* out;
+    float* log_sums;  // or null
     AttentionShape shape;
     float scale;  // of base-2 exponents
   };
@@ -45,24 +47,13 @@ struct Attention {
     OfRow max, sum;
   };
 
-  static __host__ __device__ uint32_t row_tiles(const Globals& g) {
-    return (g.shape.length + kRows - 1) / kRows;
-  }
   static __host__ __device__ uint32_t tasks(const Globals& g) {
-    return row_tiles(g) * g.shape.batch * g.shape.heads;
+    return blocks_of(g.shape.length, kRows) * g.shape.batch * g.shape.heads;
   }
-  // Causal: the longest tasks first, every second round of the SMs in reverse order, so that each SM has as
-  // much to do. Otherwise head after head, whose keys L2 then serves.
   static __device__ Task task(const Globals& g, uint32_t index, uint32_t) {
-    const uint32_t all_heads = g.shape.batch * g.shape.heads, tiles = row_tiles(g);
-    uint32_t head = index / tiles, tile = index % tiles;
-    if constexpr (kCausal) {
-      const uint32_t round = index / gridDim.x, first = round * gridDim.x;
-      const uint32_t size = min(gridDim.x, tasks(g) - first);
-      if (round % 2 == 1) index = first + size - 1 - (index - first);
-      head = index % all_heads;
-      tile = tiles - 1 - index / all_heads;
-    }
+    const uint32_t tiles = blocks_of(g.shape.length, kRows);
+    const HeadTile place = head_tile<kCausal>(index, g.shape.batch * g.shape.heads, tiles);
+    const uint32_t head = place.head, tile = tiles - 1 - place.tile;
     const uint32_t kv_head = head / (g.shape.heads / g.shape.kv_heads);
     return {tile * kRows, head * g.shape.length, kv_head * g.shape.length, kCausal ? tile + 1 : tiles};
   }
@@ -160,19 +151,16 @@ struct Attention {
     OfRow inverse;
     warpgroup::map(inverse, state.sum, state.sum, [](float v, float) { return 1 / v; });
     rescale(state.out, inverse);
-    using Part = typename Out::Part;
-    const Part& part = state.out.part[0];
-    const uint32_t first = task.row + place.index * kRowsOfConsumer + Out::first_row(0, place.warp);
+    const uint32_t row = task.row + place.index * kRowsOfConsumer;
+    const uint32_t rows = g.shape.length - min(row, g.shape.length), first = task.first_query + row;
+    warpgroup::store_rows(g.out + size_t{first} * kHeadDim, kHeadDim, rows, state.out, place);
+    if (g.log_sums == nullptr || place.lane % kPairLanes != 0) return;
+    constexpr float kLn2 = 0.693147181F;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const uint32_t row = first + Part::row_of(place.lane, r, 0);
-      if (row >= g.shape.length) continue;
-      uint32_t* const to = g.out + size_t{task.first_query + row} * (kHeadDim / 2);
-#pragma unroll
-      for (int c = 0; c < Part::kQuadrantCols; ++c) {
-        const float2 v = part.quadrant[r][c];
-        to[Part::col_of(place.lane, c, 0) / 2] = ptx::pack_bf16(v.x, v.y);
-      }
+      const uint32_t own = Scores::first_row(0, place.warp) + Scores::Part::row_of(place.lane, r, 0);
+      const float most = state.max.part[0].quadrant[r], sum = state.sum.part[0].quadrant[r];
+      if (own < rows) g.log_sums[first + own] = most * g.scale * kLn2 + logf(sum);
     }
   }
 };

@@ -1,6 +1,7 @@
 """Times the attention of kernels/ beside PyTorch's with the cuDNN backend, in turn, and compares the results.
 
-usage: attention_beside_cudnn.py LIBRARY [LENGTH]...   lengths: 4096 8192 16384 if none is given
+usage: attention_beside_cudnn.py LIBRARY [forward] [backward] [LENGTH]...
+both directions and lengths 4096, 8192 and 16384 if none is given
 """
 
 import ctypes
@@ -10,23 +11,62 @@ import sys
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+DIRECTIONS = ("forward", "backward")
+LENGTHS = (4096, 8192, 16384)
 TOKENS = 16384  # of all sequences
 CHANNELS = 2048  # of all heads
 ROUNDS, TIMED_MS, LEAD_IN_MS = 7, 60, 60
 
 
-def ours(library, q, k, v, out, causal):
-    batch, heads, length, head_dim = q.shape
-    pointers = [ctypes.c_void_p(tensor.data_ptr()) for tensor in (q, k, v, out)]
-    stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-    if library.serval_attention(*pointers, ctypes.c_float(head_dim**-0.5), batch, heads, k.shape[1], length,
-                                head_dim, int(causal), stream):
-        sys.exit("the library refused the shape")
+class Shape(ctypes.Structure):
+    """AttentionShape of kernels/attention.h."""
+
+    _fields_ = [(name, ctypes.c_uint32) for name in ("batch", "heads", "kv_heads", "length", "head_dim")] + [
+        ("causal", ctypes.c_bool)
+    ]
+
+
+class Ours:
+    """Both directions of attention by the library, on tensors that it keeps."""
+
+    def __init__(self, library, q, k, v, d_out, causal):
+        batch, heads, length, head_dim = q.shape
+        self.library, self.scale = library, ctypes.c_float(head_dim**-0.5)
+        self.shape = ctypes.byref(Shape(batch, heads, k.shape[1], length, head_dim, causal))
+        self.out, self.gradients = empty_like(q), [empty_like(of) for of in (q, k, v)]
+        self.log_sums = torch.empty(batch * heads * length, device="cuda")
+        self.scratch = torch.empty(library.serval_attention_backward_scratch(self.shape), device="cuda")
+        self.inputs = (q, k, v)
+        # AttentionGradients
+        pointers = [of.data_ptr() for of in (q, k, v, self.out, d_out, self.log_sums, *self.gradients)]
+        self.arguments = (ctypes.c_void_p * len(pointers))(*pointers)
+
+    def forward(self):
+        tensors = (*self.inputs, self.out, self.log_sums)
+        self.call(self.library.serval_attention, *(ctypes.c_void_p(of.data_ptr()) for of in tensors))
+
+    def backward(self):
+        scratch = ctypes.c_void_p(self.scratch.data_ptr())
+        self.call(self.library.serval_attention_backward, ctypes.byref(self.arguments), scratch)
+
+    def call(self, function, *arguments):
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        if function(*arguments, self.scale, self.shape, stream):
+            sys.exit("the library refused the shape")
+
+
+def empty_like(tensor):
+    return torch.full_like(tensor, float("nan"))
 
 
 def cudnn(q, k, v, causal):
     with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
         return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+
+
+def difference(got, want):
+    """The largest, as a share of the root mean square."""
+    return ((got.float() - want.float()).abs().max() / want.float().square().mean().sqrt()).item()
 
 
 def milliseconds(work, times):
@@ -55,27 +95,47 @@ def in_turn(works):
     return [statistics.median(of_work) for of_work in times]
 
 
-def compare(library, length, head_dim, causal):
+def compare(library, directions, length, head_dim, causal):
     batch, heads = TOKENS // length, CHANNELS // head_dim
-    q, k, v = (torch.randn(batch, heads, length, head_dim, device="cuda", dtype=torch.bfloat16) for _ in range(3))
-    out = torch.full_like(q, float("nan"))
-    want = cudnn(q, k, v, causal).float()
-    works = [lambda: cudnn(q, k, v, causal), lambda: ours(library, q, k, v, out, causal)]
-    works[1]()
-    difference = (out.float() - want).abs().max().item()
-    operations = 4 * batch * heads * length * length * head_dim / (2 if causal else 1)
-    medians = in_turn(works)
-    print(f"attention {length:6} x {heads} x {head_dim:3} {'causal' if causal else 'full':6}"
-          f" {operations / medians[1] * 1e-9:7.1f} TFLOP/s, cuDNN {operations / medians[0] * 1e-9:7.1f},"
-          f" ratio {medians[0] / medians[1]:.3f}, largest difference {difference:.4f}", flush=True)
+    shape = (batch, heads, length, head_dim)
+    q, k, v, d_out = (torch.randn(shape, device="cuda", dtype=torch.bfloat16) for _ in range(4))
+    ours = Ours(library, q, k, v, d_out, causal)
+    ours.forward()
+    ours.backward()
+    for of in (q, k, v):
+        of.requires_grad_()
+    out = cudnn(q, k, v, causal)
+    gradients = torch.autograd.grad(out, (q, k, v), d_out, retain_graph=True)
+    differences = {
+        "forward": difference(ours.out, out.detach()),
+        "backward": max(difference(*pair) for pair in zip(ours.gradients, gradients)),
+    }
+
+    def cudnn_forward():
+        with torch.no_grad():
+            cudnn(q, k, v, causal)
+
+    works = {
+        "forward": (cudnn_forward, ours.forward),
+        "backward": (lambda: torch.autograd.grad(out, (q, k, v), d_out, retain_graph=True), ours.backward),
+    }
+    for direction in directions:
+        operations = (4 if direction == "forward" else 10) * batch * heads * length**2 * head_dim / (2 if causal else 1)
+        theirs, own = in_turn(works[direction])
+        print(f"{direction:8} {length:6} x {heads} x {head_dim:3} {'causal' if causal else 'full':6}"
+              f" {operations / own * 1e-9:7.1f} TFLOP/s, cuDNN {operations / theirs * 1e-9:7.1f},"
+              f" ratio {theirs / own:.3f}, largest difference {differences[direction]:.4f}", flush=True)
 
 
 def main():
     library = ctypes.CDLL(sys.argv[1])
-    for length in [int(argument) for argument in sys.argv[2:]] or [4096, 8192, 16384]:
+    library.serval_attention_backward_scratch.restype = ctypes.c_size_t
+    directions = [argument for argument in sys.argv[2:] if argument in DIRECTIONS] or DIRECTIONS
+    lengths = [int(argument) for argument in sys.argv[2:] if argument not in DIRECTIONS] or LENGTHS
+    for length in lengths:
         for head_dim in (128, 64):
             for causal in (False, True):
-                compare(library, length, head_dim, causal)
+                compare(library, directions, length, head_dim, causal)
 
 
 if __name__ == "__main__":

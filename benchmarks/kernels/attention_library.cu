@@ -1,19 +1,40 @@
-// Attention as a C function, which attention_beside_cudnn.py loads.
+// Attention as C functions, which attention_beside_cudnn.py loads. They begin it in `stream` and return 0, or
+// print the error and return 1.
 #include <cstdio>
 
 #include "kernels/attention.h"
 #include "vm/base/error.h"
 
-// Begins attention in `stream`. Returns 0, or 1 and prints the error.
-extern "C" int serval_attention(const uint16_t* q, const uint16_t* k, const uint16_t* v, uint16_t* out,
-                                float scale, uint32_t batch, uint32_t heads, uint32_t kv_heads,
-                                uint32_t length, uint32_t head_dim, int causal, void* stream) {
+namespace {
+
+template <class Fn>
+int without_exceptions(Fn&& fn) {
   try {
-    const serval::kernels::AttentionShape shape{batch, heads, kv_heads, length, head_dim, causal != 0};
-    serval::kernels::attention(q, k, v, out, scale, shape, static_cast<cudaStream_t>(stream));
+    fn();
   } catch (const serval::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;
   }
   return 0;
+}
+
+}  // namespace
+
+extern "C" int serval_attention(const uint16_t* q, const uint16_t* k, const uint16_t* v, uint16_t* out,
+                                float* log_sums, float scale, const serval::kernels::AttentionShape* shape,
+                                void* stream) {
+  return without_exceptions([&] {
+    serval::kernels::attention(q, k, v, out, log_sums, scale, *shape, static_cast<cudaStream_t>(stream));
+  });
+}
+extern "C" size_t serval_attention_backward_scratch(const serval::kernels::AttentionShape* shape) {
+  return serval::kernels::attention_backward_scratch(*shape);
+}
+extern "C" int serval_attention_backward(const serval::kernels::AttentionGradients* arguments, float* scratch,
+                                         float scale, const serval::kernels::AttentionShape* shape,
+                                         void* stream) {
+  return without_exceptions([&] {
+    serval::kernels::attention_backward(*arguments, scratch, scale, *shape,
+                                        static_cast<cudaStream_t>(stream));
+  });
 }
