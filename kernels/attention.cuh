@@ -1,7 +1,6 @@
-// The kernel of kernels/attention.h: tiles of 128 queries, 64 for each of two warpgroups, and blocks of 128
-// keys, from the last to the first. Step i multiplies the keys of block i while the values of the block
-// before are multiplied; a warpgroup computes its exponentials under its values' products and under the
-// products of the other warpgroup.
+// The kernel of attention(): tiles of 64 queries for each of two or three warpgroups, and blocks of 128 keys.
+// Step i multiplies the keys of block i while the values of the block before are multiplied; a warpgroup
+// computes its exponentials under its values' products and under the products of the other warpgroups.
 #pragma once
 
 #include "kernels/attention.h"
@@ -12,20 +11,21 @@ namespace serval::kernels {
 
 using namespace tiles;
 
-template <uint32_t kHeadDim, bool kCausal>
+template <uint32_t kHeadDim, bool kCausal, uint32_t kConsumersOf>
 struct Attention {
-  static constexpr uint32_t kConsumers = 2, kStages = kHeadDim == 128 ? 3 : 4, kBlocks = 1;
-  static constexpr uint32_t kRows = 128, kKeys = 128, kRowsOfConsumer = kRows / kConsumers;
-  static_assert(kRows == kKeys, "queries are loaded to the place of a stage's values");
+  static constexpr uint32_t kConsumers = kConsumersOf, kBlocks = 1;
+  static constexpr uint32_t kStages = kHeadDim == 128 ? 3 : 4, kScratches = kHeadDim == 128 ? 1 : 2;
+  static constexpr uint32_t kKeys = 128, kRowsOfConsumer = 64, kRows = kRowsOfConsumer * kConsumers;
 
   using Tile = warpgroup::SharedTile<Bf16, kKeys, kHeadDim>;
-  using Panel = typename Tile::Panel;
+  using Queries = warpgroup::SharedTile<Bf16, kRowsOfConsumer, kHeadDim>;
   using Scores = warpgroup::Accumulator<kRowsOfConsumer, kKeys>;
   using Out = warpgroup::Accumulator<kRowsOfConsumer, kHeadDim>;
   using OfRow = warpgroup::RowVector<Scores>;
 
   struct Globals {
-    TensorMap<Panel> q, k, v;
+    TensorMap<typename Queries::Panel> q;
+    TensorMap<typename Tile::Panel> k, v;
     Bf16* out;
     float* log_sums;  // or null
     AttentionShape shape;
@@ -36,11 +36,12 @@ struct Attention {
     uint32_t blocks;                       // of keys
   };
   struct Stage {
-    Tile k, v;  // v: of the block before; in the first step the queries
+    Tile k, v;  // v: of the block before
   };
   struct Scratch {
-    warpgroup::SharedTile<Bf16, kRowsOfConsumer, kHeadDim> q[kConsumers];
+    Queries q[kConsumers];
   };
+  static constexpr uint32_t kTaskBytes = sizeof(Scratch);
   struct State {
     Out out;
     warpgroup::RegisterTile<Bf16, kRowsOfConsumer, kKeys> weights;
@@ -50,56 +51,54 @@ struct Attention {
   static __host__ __device__ uint32_t tasks(const Globals& g) {
     return blocks_of(g.shape.length, kRows) * g.shape.batch * g.shape.heads;
   }
+  // Blocks that rows before `end` see.
+  static __device__ uint32_t blocks_before(const Globals& g, uint32_t end) {
+    return blocks_of(kCausal ? min(g.shape.length, end) : g.shape.length, kKeys);
+  }
   static __device__ Task task(const Globals& g, uint32_t index, uint32_t) {
     const uint32_t tiles = blocks_of(g.shape.length, kRows);
     const HeadTile place = head_tile<kCausal>(index, g.shape.batch * g.shape.heads, tiles);
-    const uint32_t head = place.head, tile = tiles - 1 - place.tile;
-    const uint32_t kv_head = head / (g.shape.heads / g.shape.kv_heads);
-    return {tile * kRows, head * g.shape.length, kv_head * g.shape.length, kCausal ? tile + 1 : tiles};
+    const uint32_t row = (tiles - 1 - place.tile) * kRows;
+    const uint32_t kv_head = place.head / (g.shape.heads / g.shape.kv_heads);
+    return {row, place.head * g.shape.length, kv_head * g.shape.length, blocks_before(g, row + kRows)};
   }
   static __device__ uint32_t steps(const Globals&, const Task& task) { return task.blocks + 1; }
   static __device__ uint32_t bytes(const Globals&, const Task& task, uint32_t step) {
-    return step == task.blocks ? sizeof(Tile) : 2 * sizeof(Tile);
+    return step == 0 || step == task.blocks ? sizeof(Tile) : 2 * sizeof(Tile);
   }
   static __device__ void load(const Globals& g, const Task& task, uint32_t step, Stage& stage,
                               const pipeline::Landing& landing) {
-    const uint32_t last = task.first_key + (task.blocks - 1) * kKeys;
+    const uint32_t key = task.first_key + step * kKeys;
     for (int p = 0; p < Tile::kPanels; ++p) {
-      const uint32_t col = p * Panel::kCols;
-      if (step < task.blocks) landing.load(stage.k.panel[p], g.k, last - step * kKeys, col);
-      if (step == 0) {
-        landing.load(stage.v.panel[p], g.q, task.first_query + task.row, col);
-      } else {
-        landing.load(stage.v.panel[p], g.v, last - (step - 1) * kKeys, col);
-      }
+      const uint32_t col = p * Tile::Panel::kCols;
+      if (step < task.blocks) landing.load(stage.k.panel[p], g.k, key, col);
+      if (step > 0) landing.load(stage.v.panel[p], g.v, key - kKeys, col);
+    }
+  }
+  static __device__ void load_task(const Globals& g, const Task& task, Scratch& scratch,
+                                   const pipeline::Landing& landing) {
+    for (uint32_t i = 0; i < kConsumers; ++i) {
+      for (int p = 0; p < Queries::kPanels; ++p)
+        landing.load(scratch.q[i].panel[p], g.q, task.first_query + task.row + i * kRowsOfConsumer,
+                     p * Queries::Panel::kCols);
     }
   }
   static __device__ State begin(const Globals&, const warpgroup::Place&) { return {}; }
 
-  static __device__ void take_queries(const Stage& stage, Scratch& scratch, const warpgroup::Place& place) {
-    place.sync();  // all warps have multiplied the queries before
-    for (int p = 0; p < Tile::kPanels; ++p) {
-      warpgroup::RegisterTile<Bf16, kRowsOfConsumer, Panel::kCols> rows;
-      warpgroup::load(
-          rows, warpgroup::rows_of<kRowsOfConsumer>(stage.v.panel[p], place.index * kRowsOfConsumer), place);
-      warpgroup::store(scratch.q[place.index].panel[p], rows, place);
-    }
-    ptx::fence_proxy_async_shared();
-    place.sync();
-  }
-  // Keys that a row does not see get the weight 0. Only the last block has any.
-  static __device__ void mask(const Globals& g, const Task& task, Scores& scores,
-                              const warpgroup::Place& place) {
-    warpgroup::RowVector<Scores, uint32_t> last;  // key that the row sees
-    const uint32_t row = task.row + place.index * kRowsOfConsumer + Scores::first_row(0, place.warp);
-    const uint32_t block = (task.blocks - 1) * kKeys;
+  // Keys that a row does not see get the weight 0: those after the row itself, and after the head's end.
+  static __device__ __forceinline__ void hide(const Globals& g, uint32_t row, uint32_t key, Scores& scores,
+                                              const warpgroup::Place& place) {
+    if (key + kKeys <= (kCausal ? min(g.shape.length, row + 1) : g.shape.length)) return;
+    warpgroup::RowVector<Scores, int32_t> last;  // key that the row sees
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const uint32_t end = g.shape.length - 1, own = row + Scores::Part::row_of(place.lane, r, 0);
-      last.part[0].quadrant[r] = (kCausal ? min(end, own) : end) - block;
+      const uint32_t end = g.shape.length - 1;
+      const uint32_t own = row + Scores::first_row(0, place.warp) + Scores::Part::row_of(place.lane, r, 0);
+      last.part[0].quadrant[r] = static_cast<int32_t>((kCausal ? min(end, own) : end) - key);
     }
-    warpgroup::map_rows(scores, scores, last,
-                        [](float v, uint32_t most, uint32_t col) { return col <= most ? v : -INFINITY; });
+    warpgroup::map_rows(scores, scores, last, [](float v, int32_t most, uint32_t col) {
+      return static_cast<int32_t>(col) <= most ? v : -INFINITY;
+    });
   }
   // scores = weights; the rows' maxima and sums take them in. Returns the factor of earlier sums.
   static __device__ __forceinline__ OfRow weigh(Scores& scores, State& state, float scale) {
@@ -120,24 +119,26 @@ struct Attention {
   static __device__ void compute(const Globals& g, const Task& task, uint32_t step, Stage& stage,
                                  State& state, Scratch& scratch, const warpgroup::Place& place) {
     const auto& q = scratch.q[place.index];
+    const uint32_t row = task.row + place.index * kRowsOfConsumer, key = step * kKeys;
+    const uint32_t blocks = min(task.blocks, blocks_before(g, row + kRowsOfConsumer));  // of the warpgroup
     if (step == 0) {
-      take_queries(stage, scratch, place);
       Scores scores = mma_abt_async(warpgroup::zeros<Scores>(), q, stage.k).wait();
-      mask(g, task, scores, place);
+      hide(g, row, key, scores, place);
       for (int r = 0; r < 2; ++r)
         state.max.part[0].quadrant[r] = -INFINITY, state.sum.part[0].quadrant[r] = 0;
       weigh(scores, state, g.scale);
       state.out = warpgroup::zeros<Out>();
       warpgroup::convert(state.weights, scores);
-    } else if (step < task.blocks) {
+    } else if (step < blocks) {
       auto products = mma_abt_async(warpgroup::zeros<Scores>(), q, stage.k);
       auto out = mma_ab_async(std::move(state.out), std::move(state.weights), stage.v);
       Scores scores = std::move(products).template wait<1>();
+      hide(g, row, key, scores, place);
       const OfRow factor = weigh(scores, state, g.scale);
-      state.out = std::move(out).wait();
+      state.out = std::move(out).wait_after(state.sum.part[0].quadrant[0] + state.sum.part[0].quadrant[1]);
       rescale(state.out, factor);
       warpgroup::convert(state.weights, scores);
-    } else {
+    } else if (step == blocks) {
       state.out = mma_ab_async(std::move(state.out), std::move(state.weights), stage.v).wait();
     }
   }

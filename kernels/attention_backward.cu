@@ -1,7 +1,6 @@
 // attention_backward() of kernels/attention.h.
-#include "kernels/attention_backward.cuh"
-
 #include "kernels/attention_arguments.h"
+#include "kernels/attention_backward.cuh"
 #include "vm/tiles/sm90/make_tensor_map.h"
 
 namespace serval::kernels {

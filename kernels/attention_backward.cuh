@@ -1,4 +1,5 @@
-// The kernels of attention_backward(). With p = softmax(scale × q kᵀ), dp = d_out vᵀ and ds = p ∘ (dp − deltas):
+// The kernels of attention_backward(). With p = softmax(scale × q kᵀ), dp = d_out vᵀ and ds = p ∘ (dp −
+// deltas):
 //
 //   dv = pᵀ d_out    dk = scale × dsᵀ q    dq = scale × ds k    deltas[i] = Σ d_out[i, .] ∘ out[i, .]
 //
@@ -31,8 +32,7 @@ struct BackwardPreparation {
 };
 // kHeadDim / 8 lanes have a row. Rows after a head's end get a weight of 0.
 template <uint32_t kHeadDim>
-__global__ void __launch_bounds__(256)
-    prepare_backward(const __grid_constant__ BackwardPreparation g) {
+__global__ void __launch_bounds__(256) prepare_backward(const __grid_constant__ BackwardPreparation g) {
   ptx::wait_for_kernels_before();
   ptx::let_next_kernel_start();
   constexpr uint32_t kLanes = kHeadDim / Segment::kElements;
@@ -86,7 +86,7 @@ struct AttentionBackward {
     float scale;
   };
   struct Task {
-    uint32_t row, length_begins;         // first row in the head; the head's first row of all rows
+    uint32_t row, length_begins;          // first row in the head; the head's first row of all rows
     uint32_t col_head, first_col, steps;  // the first head of the columns; first column; steps for each head
   };
   struct Stage {
@@ -130,6 +130,7 @@ struct AttentionBackward {
     return task.first_col + step % task.steps * kCols;
   }
 
+  static constexpr uint32_t kScratches = 128 / kHeadDim;
   static constexpr uint32_t kTaskBytes =
       2 * kConsumers * sizeof(Rows) + (kOfKeys ? 0 : sizeof(Numbers<kRows>));
   static __device__ uint32_t bytes(const Globals&, const Task&, uint32_t) {
@@ -174,9 +175,9 @@ struct AttentionBackward {
   }
   // dst = f(src, the query's number)
   template <class F>
-  static __device__ __forceinline__ void map_queries(Scores& dst, const Scores& src,
-                                                     const float (&numbers)[kOfKeys ? kCols : kRowsOfConsumer],
-                                                     const warpgroup::Place& place, F&& f) {
+  static __device__ __forceinline__ void map_queries(
+      Scores& dst, const Scores& src, const float (&numbers)[kOfKeys ? kCols : kRowsOfConsumer],
+      const warpgroup::Place& place, F&& f) {
     const auto of_element = [&](float v, float number, uint32_t) { return f(v, number); };
     if constexpr (kOfKeys) {
       warpgroup::ColumnVector<Scores> columns;
@@ -200,7 +201,8 @@ struct AttentionBackward {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const uint32_t row = first + Scores::Part::row_of(place.lane, r, 0), last = g.shape.length - 1;
-      limit.part[0].quadrant[r] = static_cast<int32_t>((kOfKeys || (kCausal && row < last) ? row : last) - col);
+      limit.part[0].quadrant[r] =
+          static_cast<int32_t>((kOfKeys || (kCausal && row < last) ? row : last) - col);
     }
     const auto seen = [](float v, int32_t most, uint32_t at) {
       return (kOfKeys ? static_cast<int32_t>(at) >= most : static_cast<int32_t>(at) <= most) ? v : -INFINITY;
@@ -216,7 +218,8 @@ struct AttentionBackward {
       } else {
         return scratch.numbers[place.index];
       }
-    }();
+    }
+    ();
     Scores weights, gradients = warpgroup::zeros<Scores>();
     map_queries(gradients, gradients, numbers.deltas, place, [](float, float delta) { return delta; });
     warpgroup::settle(gradients);

@@ -15,8 +15,8 @@ struct HeadTile {
   uint32_t head, tile;
 };
 // The place of task `index` among the tiles of all heads. Causal: tile 0, which has most to do, of all heads
-// first, and every second round of the SMs in reverse order, so that each SM has as much to do. Otherwise head
-// after head, whose keys L2 then serves.
+// first, and every second round of the SMs in reverse order, so that each SM has as much to do. Otherwise
+// head after head, whose keys L2 then serves.
 template <bool kCausal>
 __device__ __forceinline__ HeadTile head_tile(uint32_t index, uint32_t heads, uint32_t tiles) {
   if constexpr (!kCausal) return {index / tiles, index % tiles};

@@ -41,9 +41,9 @@ class Ours:
         pointers = [of.data_ptr() for of in (q, k, v, self.out, d_out, self.log_sums, *self.gradients)]
         self.arguments = (ctypes.c_void_p * len(pointers))(*pointers)
 
-    def forward(self):
+    def forward(self, variant=0):
         tensors = (*self.inputs, self.out, self.log_sums)
-        self.call(self.library.serval_attention, *(ctypes.c_void_p(of.data_ptr()) for of in tensors))
+        self.call(self.library.serval_attention, variant, *(ctypes.c_void_p(of.data_ptr()) for of in tensors))
 
     def backward(self):
         scratch = ctypes.c_void_p(self.scratch.data_ptr())
@@ -116,15 +116,18 @@ def compare(library, directions, length, head_dim, causal):
             cudnn(q, k, v, causal)
 
     works = {
-        "forward": (cudnn_forward, ours.forward),
-        "backward": (lambda: torch.autograd.grad(out, (q, k, v), d_out, retain_graph=True), ours.backward),
+        "forward": {"cuDNN": cudnn_forward, "": ours.forward},
+        "backward": {"cuDNN": lambda: torch.autograd.grad(out, (q, k, v), d_out, retain_graph=True), "": ours.backward},
     }
+    if head_dim == 64:
+        works["forward"][", two warpgroups"] = lambda: ours.forward(1)
     for direction in directions:
         operations = (4 if direction == "forward" else 10) * batch * heads * length**2 * head_dim / (2 if causal else 1)
-        theirs, own = in_turn(works[direction])
-        print(f"{direction:8} {length:6} x {heads} x {head_dim:3} {'causal' if causal else 'full':6}"
-              f" {operations / own * 1e-9:7.1f} TFLOP/s, cuDNN {operations / theirs * 1e-9:7.1f},"
-              f" ratio {theirs / own:.3f}, largest difference {differences[direction]:.4f}", flush=True)
+        theirs, *own = in_turn(list(works[direction].values()))
+        for name, ms in zip(list(works[direction])[1:], own):
+            print(f"{direction}{name} {length} x {heads} x {head_dim} {'causal' if causal else 'full'}:"
+                  f" {operations / ms * 1e-9:.1f} TFLOP/s, cuDNN {operations / theirs * 1e-9:.1f},"
+                  f" ratio {theirs / ms:.3f}, largest difference {differences[direction]:.4f}", flush=True)
 
 
 def main():

@@ -2,8 +2,7 @@
 // print the error and return 1.
 #include <cstdio>
 
-#include "kernels/attention.h"
-#include "vm/base/error.h"
+#include "kernels/attention_launch.cuh"
 
 namespace {
 
@@ -20,11 +19,14 @@ int without_exceptions(Fn&& fn) {
 
 }  // namespace
 
-extern "C" int serval_attention(const uint16_t* q, const uint16_t* k, const uint16_t* v, uint16_t* out,
-                                float* log_sums, float scale, const serval::kernels::AttentionShape* shape,
-                                void* stream) {
+// Variant 0: three warpgroups that compute for heads of 64; 1: two.
+extern "C" int serval_attention(int variant, const uint16_t* q, const uint16_t* k, const uint16_t* v,
+                                uint16_t* out, float* log_sums, float scale,
+                                const serval::kernels::AttentionShape* shape, void* stream) {
   return without_exceptions([&] {
-    serval::kernels::attention(q, k, v, out, log_sums, scale, *shape, static_cast<cudaStream_t>(stream));
+    (variant == 0 ? serval::kernels::launch_attention<3>
+                  : serval::kernels::launch_attention<2>)(q, k, v, out, log_sums, scale, *shape,
+                                                          static_cast<cudaStream_t>(stream));
   });
 }
 extern "C" size_t serval_attention_backward_scratch(const serval::kernels::AttentionShape* shape) {

@@ -1,4 +1,5 @@
 // The forward pass of kernels/attention.h against plain loops in fp32.
+#include "kernels/attention_launch.cuh"
 #include "tests/kernels/attention_case.cuh"
 
 namespace serval::testing {
@@ -36,11 +37,13 @@ struct Results {
   std::vector<float> log_sums;
   bool operator==(const Results&) const = default;
 };
+// kConsumers: warpgroups that compute, for heads of 64.
+template <uint32_t kConsumers = 3>
 Results run(const AttentionCase& c) {
   const GuardedArray<uint16_t> out(c.elements(c.shape.heads));
   const GuardedArray<float> log_sums(c.rows());
-  kernels::attention(words(c.q), words(c.k), words(c.v), out.data(), log_sums.data(), c.scale, c.shape,
-                     nullptr);
+  kernels::launch_attention<kConsumers>(words(c.q), words(c.k), words(c.v), out.data(), log_sums.data(),
+                                        c.scale, c.shape, nullptr);
   SERVAL_CUDA_CHECK(cudaDeviceSynchronize());
   return {out.download(), log_sums.download()};
 }
@@ -63,17 +66,19 @@ void expect_right(const AttentionCase& c, const Results& got) {
   EXPECT_LE(most, 1e-3F) << "of the logarithms of sums";
 }
 
+template <uint32_t kConsumers = 3>
 void expect_attention(uint32_t head_dim, bool causal) {
   Random random(head_dim + causal);
   const std::vector<AttentionShape> shapes = {
-      {1, 1, 1, 128, head_dim, causal}, {1, 1, 1, 1, head_dim, causal},    {1, 2, 1, 5, head_dim, causal},
-      {2, 2, 2, 65, head_dim, causal},  {1, 4, 2, 127, head_dim, causal},  {3, 4, 4, 129, head_dim, causal},
-      {2, 8, 2, 300, head_dim, causal}, {1, 32, 8, 777, head_dim, causal}, {1, 8, 8, 4000, head_dim, causal}};
+      {1, 1, 1, 128, head_dim, causal},  {1, 1, 1, 1, head_dim, causal},   {1, 2, 1, 5, head_dim, causal},
+      {2, 2, 2, 65, head_dim, causal},   {1, 4, 2, 127, head_dim, causal}, {2, 2, 2, 192, head_dim, causal},
+      {1, 2, 2, 257, head_dim, causal},  {3, 4, 4, 129, head_dim, causal}, {2, 8, 2, 300, head_dim, causal},
+      {1, 32, 8, 777, head_dim, causal}, {1, 8, 8, 4000, head_dim, causal}};
   for (const AttentionShape& shape : shapes) {
     for (const double spread : {0.3, 3.0}) {
       const AttentionCase c(shape, spread, random);
       SCOPED_TRACE(c.name());
-      expect_right(c, run(c));
+      expect_right(c, run<kConsumers>(c));
     }
   }
 }
@@ -84,6 +89,11 @@ TEST(Attention, HeadsOf64) {
 TEST(Attention, HeadsOf64Causal) {
   SERVAL_NEEDS_GPU();
   expect_attention(64, true);
+}
+TEST(Attention, HeadsOf64WithTwoWarpgroups) {
+  SERVAL_NEEDS_GPU();
+  expect_attention<2>(64, false);
+  expect_attention<2>(64, true);
 }
 TEST(Attention, HeadsOf128) {
   SERVAL_NEEDS_GPU();

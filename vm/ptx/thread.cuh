@@ -9,6 +9,10 @@ namespace serval::ptx {
 __device__ __forceinline__ void exit_thread() {
   asm volatile("exit;");
 }
+// Suspends the thread for up to twice this time.
+__device__ __forceinline__ void sleep_nanoseconds(uint32_t duration) {
+  asm volatile("nanosleep.u32 %0;" ::"r"(duration));
+}
 // Returns when all other threads of the block have exited: a block barrier waits only for those that have
 // not. None of them may use that barrier any more.
 __device__ __forceinline__ void wait_for_others_to_exit() {

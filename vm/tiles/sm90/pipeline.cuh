@@ -20,9 +20,10 @@
 //   uint32_t steps(globals, task)            number of steps, at least 1, equal in all blocks of a cluster
 //   uint32_t bytes(globals, task, step)      bytes that land in the block's stage; sizeof(Stage) if left out
 //   void load(globals, task, step, stage, landing)      one thread: begins copies of those bytes
-//   kTaskBytes; void load_task(globals, task, scratch, landing)
+//   kTaskBytes, kScratches; void load_task(globals, task, scratch, landing)
 //                                            one thread: begins copies of so many bytes, which all steps of
-//                                            the task use, to the scratch memory; with a State (below) only
+//                                            the task use, to the scratch memory; with a State (below) only.
+//                                            Tasks take so many scratch memories in turn
 //
 // Either products, which stay in flight from step to step:
 //   using Sums                                           an Accumulator of each warpgroup, zero at first
@@ -100,6 +101,13 @@ concept LoadsTasks = requires {
   Kernel::kTaskBytes;
 };
 template <class Kernel>
+constexpr uint32_t scratches() {
+  if constexpr (LoadsTasks<Kernel>) return Kernel::kScratches;
+  return 1;
+}
+template <class Kernel>
+inline constexpr uint32_t kScratches = scratches<Kernel>();
+template <class Kernel>
 concept CountsBytes = requires(const typename Kernel::Globals& globals, const typename Kernel::Task& task) {
   Kernel::bytes(globals, task, 0U);
 };
@@ -107,7 +115,7 @@ concept CountsBytes = requires(const typename Kernel::Globals& globals, const ty
 // Registers of a thread: 65,536 for all, in eights, moved from the service warps to the consumers.
 template <class Kernel>
 struct Registers {
-  static constexpr uint32_t kService = Kernel::kConsumers == 1 ? 56 : Kernel::kConsumers == 2 ? 40 : 24;
+  static constexpr uint32_t kService = Kernel::kConsumers == 1 ? 56 : Kernel::kConsumers == 2 ? 40 : 32;
   static constexpr uint32_t kConsumer = Kernel::kConsumers == 1   ? 256 - 16
                                         : Kernel::kConsumers == 2 ? 232
                                                                   : 160;
@@ -116,10 +124,10 @@ struct Registers {
 template <class Kernel>
 struct Shared {
   typename Kernel::Stage stages[Kernel::kStages];
-  typename Kernel::Scratch scratch;
-  uint64_t landed[Kernel::kStages];  // the stage's bytes have landed
-  uint64_t free[Kernel::kStages];    // the stage may be loaded
-  uint64_t task_landed, task_free;   // likewise for what load_task() loads
+  typename Kernel::Scratch scratch[kScratches<Kernel>];
+  uint64_t landed[Kernel::kStages];                                         // the stage's bytes have landed
+  uint64_t free[Kernel::kStages];                                           // the stage may be loaded
+  uint64_t task_landed[kScratches<Kernel>], task_free[kScratches<Kernel>];  // for what load_task() loads
 
   __device__ __forceinline__ void init() {
     constexpr uint32_t kConsumerWarps = Kernel::kConsumers * warpgroup::kWarps;
@@ -127,8 +135,10 @@ struct Shared {
       ptx::mbarrier_init(&landed[i], 1);
       ptx::mbarrier_init(&free[i], kConsumerWarps * Kernel::kBlocks);
     }
-    ptx::mbarrier_init(&task_landed, 1);
-    ptx::mbarrier_init(&task_free, kConsumerWarps);
+    for (uint32_t i = 0; i < kScratches<Kernel>; ++i) {
+      ptx::mbarrier_init(&task_landed[i], 1);
+      ptx::mbarrier_init(&task_free[i], kConsumerWarps);
+    }
     ptx::fence_mbarrier_init();
   }
 };
@@ -158,14 +168,15 @@ template <class Kernel>
 __device__ __forceinline__ void load_stages(const typename Kernel::Globals& globals, Shared<Kernel>& s) {
   const Share<Kernel> share(globals);
   RingPlace<Kernel::kStages> at(0);
-  RingPlace<1> task_at(0);
+  RingPlace<kScratches<Kernel>> task_at(0);
   share.for_steps(globals, [&](const auto& task, uint32_t step, bool last) {
     if constexpr (LoadsTasks<Kernel>) {
       // After the first stages, which are free before the task before has ended.
       if (step + 1 == Kernel::kStages || (last && step + 1 < Kernel::kStages)) {
-        ptx::mbarrier_wait(&s.task_free, task_at.parity ^ 1);
-        ptx::mbarrier_arrive_expect_bytes(&s.task_landed, Kernel::kTaskBytes);
-        Kernel::load_task(globals, task, s.scratch, Landing{&s.task_landed, share.block});
+        ptx::mbarrier_wait(&s.task_free[task_at.at], task_at.parity ^ 1);
+        ptx::mbarrier_arrive_expect_bytes(&s.task_landed[task_at.at], Kernel::kTaskBytes);
+        Kernel::load_task(globals, task, s.scratch[task_at.at],
+                          Landing{&s.task_landed[task_at.at], share.block});
         task_at.advance();
       }
     }
@@ -222,7 +233,7 @@ __device__ __forceinline__ void multiply_stages(const typename Kernel::Globals& 
   for (uint32_t index = share.first; index < share.tasks; index += share.stride) {
     const typename Kernel::Task task = Kernel::task(globals, index, share.block);
     typename Kernel::Sums sums = multiply_steps<Kernel>(s, at, Kernel::steps(globals, task), place);
-    Kernel::finish(globals, task, sums, s.scratch, place);
+    Kernel::finish(globals, task, sums, s.scratch[0], place);
   }
   if (place.leads()) ptx::wait_stores<0>();  // those of finish()
 }
@@ -232,22 +243,23 @@ __device__ __forceinline__ void compute_stages(const typename Kernel::Globals& g
                                                const warpgroup::Place& place) {
   const Share<Kernel> share(globals);
   RingPlace<Kernel::kStages> at(0);
-  RingPlace<1> task_at(0);
+  RingPlace<kScratches<Kernel>> task_at(0);
   typename Kernel::State state = Kernel::begin(globals, place);
   share.for_steps(globals, [&](const auto& task, uint32_t step, bool last) {
     if constexpr (LoadsTasks<Kernel>) {
-      if (step == 0) ptx::mbarrier_wait(&s.task_landed, task_at.parity);
+      if (step == 0) ptx::mbarrier_wait(&s.task_landed[task_at.at], task_at.parity);
     }
     ptx::mbarrier_wait(&s.landed[at.at], at.parity);
-    Kernel::compute(globals, task, step, s.stages[at.at], state, s.scratch, place);
+    auto& scratch = s.scratch[task_at.at];
+    Kernel::compute(globals, task, step, s.stages[at.at], state, scratch, place);
     __syncwarp();
     release(s, at.at, place.lane);
     if (last) {
       if constexpr (LoadsTasks<Kernel>) {
-        if (place.lane == 0) ptx::mbarrier_arrive(&s.task_free);
+        if (place.lane == 0) ptx::mbarrier_arrive(&s.task_free[task_at.at]);
         task_at.advance();
       }
-      Kernel::finish(globals, task, state, s.scratch, place);
+      Kernel::finish(globals, task, state, scratch, place);
     }
     at.advance();
   });

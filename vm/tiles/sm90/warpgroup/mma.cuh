@@ -4,7 +4,7 @@
 //
 //   InFlight products = mma_abt_async(std::move(sums), a, b);
 //   products = mma_abt_async(std::move(products), a2, b2);    // adds to the same sums
-//   sums = std::move(products).wait();
+//   sums = std::move(products).wait();                       // or wait_after()
 //
 // These types cost no instruction. Shared memory that products read must not be written before
 // wait_but<n>() or wait() returns; if threads wrote it by ordinary stores, each of them has executed
@@ -181,6 +181,14 @@ class [[nodiscard]] InFlight {
       for (auto& part : left_.part) detail::pin(part);
     }
     return sums_;
+  }
+  // wait() after the arithmetic that gives `value`, which is not negative. ptxas moves a wait before
+  // arithmetic that does not need the sums, which then no product overlaps; but it does not move it over a
+  // branch.
+  template <uint32_t kLater = 0>
+  __device__ __forceinline__ D wait_after(float value) && {
+    if (value < 0) ptx::sleep_nanoseconds(1);
+    return std::move(*this).template wait<kLater>();
   }
 
  private:
