@@ -14,6 +14,10 @@
 //   struct Scratch;               shared memory of the block, for compute() and finish()
 //   kConsumers, kStages           warpgroups that compute; stages (2 or more)
 //   kBlocks                       blocks of a cluster, which work on one task together: 1 or 2
+//   kNeedsNoResults               true: the kernel before in the stream and this one may run at the same
+//   time.
+//                                 Its blocks then begin on SMs that are idle while that one ends. All that
+//                                 it reads was complete when that one began. May be left out: false
 //
 //   uint32_t tasks(globals)                  number of tasks; host and device
 //   Task task(globals, index, block)         task `index`, as block `block` of the cluster sees it
@@ -100,6 +104,11 @@ template <class Kernel>
 concept LoadsTasks = requires {
   Kernel::kTaskBytes;
 };
+template <class Kernel>
+constexpr bool needs_no_results() {
+  if constexpr (requires { Kernel::kNeedsNoResults; }) return Kernel::kNeedsNoResults;
+  return false;
+}
 template <class Kernel>
 constexpr uint32_t scratches() {
   if constexpr (LoadsTasks<Kernel>) return Kernel::kScratches;
@@ -280,7 +289,7 @@ __global__ void __launch_bounds__(kThreads<Kernel>, 1)
   } else {
     __syncthreads();
   }
-  ptx::wait_for_kernels_before();
+  if constexpr (!needs_no_results<Kernel>()) ptx::wait_for_kernels_before();
   ptx::let_next_kernel_start();
   if (warp < kServiceWarps) {
     ptx::set_max_registers_down<Registers<Kernel>::kService>();
@@ -293,6 +302,8 @@ __global__ void __launch_bounds__(kThreads<Kernel>, 1)
       compute_stages(globals, s, warpgroup::place(kServiceWarps));
     }
   }
+  // The next kernel waits for the end of this one, by which it means that of all before.
+  if constexpr (needs_no_results<Kernel>()) ptx::wait_for_kernels_before();
   // A block's shared memory must exist until its peer has sent all copies and arrivals.
   if constexpr (Kernel::kBlocks > 1) {
     __syncwarp();

@@ -88,6 +88,19 @@ __device__ __forceinline__ void reduce_rows(RowVector<Tile>& dst, const Tile& sr
 #pragma unroll
   for (int i = 0; i < Tile::kParts; ++i) tiles::reduce_rows<Reduction>(dst.part[i], src.part[i]);
 }
+// dst[r] = the reduction of dst[r] and those elements of src[r, .] that this lane holds.
+template <class Reduction, class Tile>
+__device__ __forceinline__ void accumulate_rows(RowVector<Tile>& dst, const Tile& src) {
+  detail::check_sums<Tile>();
+#pragma unroll
+  for (int i = 0; i < Tile::kParts; ++i) tiles::accumulate_rows<Reduction>(dst.part[i], src.part[i]);
+}
+// Completes such a vector over the lanes.
+template <class Reduction, class Tile>
+__device__ __forceinline__ void reduce_lanes(RowVector<Tile>& v) {
+#pragma unroll
+  for (int i = 0; i < Tile::kParts; ++i) tiles::reduce_lanes<Reduction>(v.part[i]);
+}
 // dst = f(a, b), row by row
 template <class Tile, class F>
 __device__ __forceinline__ void map(RowVector<Tile>& dst, const RowVector<Tile>& a, const RowVector<Tile>& b,
