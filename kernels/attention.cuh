@@ -11,11 +11,15 @@ namespace serval::kernels {
 
 using namespace tiles;
 
-template <uint32_t kHeadDim, bool kCausal, uint32_t kConsumersOf>
+// kWaitsAfter: products of the values end after the exponentials.
+template <uint32_t kHeadDim, bool kCausal, uint32_t kConsumersOf, uint32_t kKeysOf = 128,
+          bool kWaitsAfter = true>
 struct Attention {
   static constexpr uint32_t kConsumers = kConsumersOf, kBlocks = 1;
-  static constexpr uint32_t kStages = kHeadDim == 128 ? 3 : 4, kScratches = kHeadDim == 128 ? 1 : 2;
-  static constexpr uint32_t kKeys = 128, kRowsOfConsumer = 64, kRows = kRowsOfConsumer * kConsumers;
+  static constexpr uint32_t kKeys = kKeysOf, kRowsOfConsumer = 64, kRows = kRowsOfConsumer * kConsumers;
+
+  static constexpr uint32_t kStages = kHeadDim * kKeys == 64 * 128 ? 4 : 3;
+  static constexpr uint32_t kScratches = kHeadDim == 128 ? 1 : 2;
 
   using Tile = warpgroup::SharedTile<Bf16, kKeys, kHeadDim>;
   using Queries = warpgroup::SharedTile<Bf16, kRowsOfConsumer, kHeadDim>;
@@ -45,7 +49,7 @@ struct Attention {
   struct State {
     Out out;
     warpgroup::RegisterTile<Bf16, kRowsOfConsumer, kKeys> weights;
-    OfRow max, sum;
+    OfRow max, sum;  // sum: of the lane's elements
   };
 
   static __host__ __device__ uint32_t tasks(const Globals& g) {
@@ -100,9 +104,9 @@ struct Attention {
       return static_cast<int32_t>(col) <= most ? v : -INFINITY;
     });
   }
-  // scores = weights; the rows' maxima and sums take them in. Returns the factor of earlier sums.
+  // scores = weights; the rows' maxima and the lane's sums take them in. Returns the factor of earlier sums.
   static __device__ __forceinline__ OfRow weigh(Scores& scores, State& state, float scale) {
-    OfRow most, sum, factor;
+    OfRow most, factor;
     warpgroup::reduce_rows<Max>(most, scores);
     warpgroup::map(most, most, state.max, [](float a, float b) { return fmaxf(a, b); });
     warpgroup::map(factor, state.max, most,
@@ -111,9 +115,8 @@ struct Attention {
     warpgroup::map(most, most, most, [&](float v, float) { return v * scale; });
     warpgroup::map_rows(scores, scores, most,
                         [&](float v, float m, uint32_t) { return ptx::exp2(fmaf(v, scale, -m)); });
-    warpgroup::reduce_rows<Sum>(sum, scores);
     warpgroup::map(state.sum, state.sum, factor, [](float s, float f) { return s * f; });
-    warpgroup::map(state.sum, state.sum, sum, [](float a, float b) { return a + b; });
+    warpgroup::accumulate_rows<Sum>(state.sum, scores);
     return factor;
   }
   static __device__ void compute(const Globals& g, const Task& task, uint32_t step, Stage& stage,
@@ -135,7 +138,11 @@ struct Attention {
       Scores scores = std::move(products).template wait<1>();
       hide(g, row, key, scores, place);
       const OfRow factor = weigh(scores, state, g.scale);
-      state.out = std::move(out).wait_after(state.sum.part[0].quadrant[0] + state.sum.part[0].quadrant[1]);
+      if constexpr (kWaitsAfter) {
+        state.out = std::move(out).wait_after(state.sum.part[0].quadrant[0] + state.sum.part[0].quadrant[1]);
+      } else {
+        state.out = std::move(out).wait();
+      }
       rescale(state.out, factor);
       warpgroup::convert(state.weights, scores);
     } else if (step == blocks) {
@@ -149,6 +156,7 @@ struct Attention {
   }
   static __device__ void finish(const Globals& g, const Task& task, State& state, Scratch&,
                                 const warpgroup::Place& place) {
+    warpgroup::reduce_lanes<Sum>(state.sum);
     OfRow inverse;
     warpgroup::map(inverse, state.sum, state.sum, [](float v, float) { return 1 / v; });
     rescale(state.out, inverse);

@@ -60,6 +60,7 @@ __global__ void __launch_bounds__(256) prepare_backward(const __grid_constant__ 
 template <uint32_t kHeadDim, bool kCausal, bool kOfKeys>
 struct AttentionBackward {
   static constexpr uint32_t kConsumers = 2, kBlocks = 1;
+  static constexpr bool kNeedsNoResults = !kOfKeys;  // both passes need those of prepare_backward() only
   static constexpr uint32_t kRows = kBackwardRows, kRowsOfConsumer = kRows / kConsumers;
   static constexpr uint32_t kCols = kOfKeys && kHeadDim == 128 ? 64 : 128;  // as registers allow
   static constexpr uint32_t kStages = 2 * 128 / kHeadDim * (128 / kCols);

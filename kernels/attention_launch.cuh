@@ -7,10 +7,9 @@
 
 namespace serval::kernels {
 
-template <uint32_t kHeadDim, bool kCausal, uint32_t kConsumers>
+template <class Kernel, uint32_t kHeadDim>
 void launch_attention_of(const uint16_t* q, const uint16_t* k, const uint16_t* v, uint16_t* out,
                          float* log_sums, float scale, const AttentionShape& s, cudaStream_t stream) {
-  using Kernel = Attention<kHeadDim, kCausal, kConsumers>;
   const auto map = [&]<class Panel>(std::type_identity<Panel>, const uint16_t* matrix, uint32_t heads) {
     return make_tensor_map<Panel>(reinterpret_cast<const Bf16*>(matrix), uint64_t{s.batch} * heads * s.length,
                                   kHeadDim, kHeadDim);
@@ -22,8 +21,8 @@ void launch_attention_of(const uint16_t* q, const uint16_t* k, const uint16_t* v
                            stream);
 }
 
-// With so many warpgroups that compute for heads of 64; two for heads of 128.
-template <uint32_t kConsumersOf64>
+// Heads of 64: with so many warpgroups that compute, and blocks of so many keys.
+template <uint32_t kConsumersOf64, uint32_t kKeysOf64 = 128, bool kWaitsAfter = true>
 void launch_attention(const uint16_t* q, const uint16_t* k, const uint16_t* v, uint16_t* out, float* log_sums,
                       float scale, const AttentionShape& s, cudaStream_t stream) {
   constexpr const char* kName = "attention";
@@ -33,10 +32,17 @@ void launch_attention(const uint16_t* q, const uint16_t* k, const uint16_t* v, u
   require_aligned(v, kName, "v");
   require_aligned(out, kName, "out");
   if (log_sums != nullptr) require_aligned(log_sums, kName, "log_sums");
-  const auto of_64 = s.causal ? launch_attention_of<64, true, kConsumersOf64>
-                              : launch_attention_of<64, false, kConsumersOf64>;
-  const auto of_128 = s.causal ? launch_attention_of<128, true, 2> : launch_attention_of<128, false, 2>;
-  (s.head_dim == 64 ? of_64 : of_128)(q, k, v, out, log_sums, scale, s, stream);
+  const auto of_64 = [&]<bool kCausal>() {
+    using Kernel = Attention<64, kCausal, kConsumersOf64, kKeysOf64, kWaitsAfter>;
+    launch_attention_of<Kernel, 64>(q, k, v, out, log_sums, scale, s, stream);
+  };
+  const auto of_128 = [&]<bool kCausal>() {
+    using Kernel = Attention<128, kCausal, 2, 128, kWaitsAfter>;
+    launch_attention_of<Kernel, 128>(q, k, v, out, log_sums, scale, s, stream);
+  };
+  if (s.head_dim == 64)
+    return s.causal ? of_64.template operator()<true>() : of_64.template operator()<false>();
+  s.causal ? of_128.template operator()<true>() : of_128.template operator()<false>();
 }
 
 }  // namespace serval::kernels

@@ -37,13 +37,13 @@ struct Results {
   std::vector<float> log_sums;
   bool operator==(const Results&) const = default;
 };
-// kConsumers: warpgroups that compute, for heads of 64.
-template <uint32_t kConsumers = 3>
+// kOptions: those of launch_attention().
+template <auto... kOptions>
 Results run(const AttentionCase& c) {
   const GuardedArray<uint16_t> out(c.elements(c.shape.heads));
   const GuardedArray<float> log_sums(c.rows());
-  kernels::launch_attention<kConsumers>(words(c.q), words(c.k), words(c.v), out.data(), log_sums.data(),
-                                        c.scale, c.shape, nullptr);
+  kernels::launch_attention<kOptions...>(words(c.q), words(c.k), words(c.v), out.data(), log_sums.data(),
+                                         c.scale, c.shape, nullptr);
   SERVAL_CUDA_CHECK(cudaDeviceSynchronize());
   return {out.download(), log_sums.download()};
 }
@@ -66,7 +66,7 @@ void expect_right(const AttentionCase& c, const Results& got) {
   EXPECT_LE(most, 1e-3F) << "of the logarithms of sums";
 }
 
-template <uint32_t kConsumers = 3>
+template <auto... kOptions>
 void expect_attention(uint32_t head_dim, bool causal) {
   Random random(head_dim + causal);
   const std::vector<AttentionShape> shapes = {
@@ -78,37 +78,44 @@ void expect_attention(uint32_t head_dim, bool causal) {
     for (const double spread : {0.3, 3.0}) {
       const AttentionCase c(shape, spread, random);
       SCOPED_TRACE(c.name());
-      expect_right(c, run<kConsumers>(c));
+      expect_right(c, run<kOptions...>(c));
     }
   }
 }
 TEST(Attention, HeadsOf64) {
   SERVAL_NEEDS_GPU();
-  expect_attention(64, false);
+  expect_attention<3>(64, false);
 }
 TEST(Attention, HeadsOf64Causal) {
   SERVAL_NEEDS_GPU();
-  expect_attention(64, true);
+  expect_attention<3>(64, true);
 }
-TEST(Attention, HeadsOf64WithTwoWarpgroups) {
+TEST(Attention, VariantsOfHeadsOf64) {
   SERVAL_NEEDS_GPU();
-  expect_attention<2>(64, false);
-  expect_attention<2>(64, true);
+  for (const bool causal : {false, true}) {
+    expect_attention<3, 128, false>(64, causal);
+    expect_attention<2>(64, causal);
+    expect_attention<2, 192>(64, causal);
+  }
 }
 TEST(Attention, HeadsOf128) {
   SERVAL_NEEDS_GPU();
-  expect_attention(128, false);
+  expect_attention<3>(128, false);
 }
 TEST(Attention, HeadsOf128Causal) {
   SERVAL_NEEDS_GPU();
-  expect_attention(128, true);
+  expect_attention<3>(128, true);
+}
+TEST(Attention, HeadsOf128WithEarlyWaits) {
+  SERVAL_NEEDS_GPU();
+  for (const bool causal : {false, true}) expect_attention<3, 128, false>(128, causal);
 }
 TEST(Attention, GivesTheSameBitsInEveryRun) {
   SERVAL_NEEDS_GPU();
   Random random(9);
   const AttentionCase c({2, 16, 4, 2500, 128, true}, 1, random);
-  const Results first = run(c);
-  for (int again = 0; again < 3; ++again) EXPECT_TRUE(run(c) == first);
+  const Results first = run<3>(c);
+  for (int again = 0; again < 3; ++again) EXPECT_TRUE(run<3>(c) == first);
 }
 TEST(Attention, RefusesOtherShapes) {
   auto* p = reinterpret_cast<uint16_t*>(4096);
