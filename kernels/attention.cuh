@@ -123,6 +123,7 @@ struct Attention {
                                  State& state, Scratch& scratch, const warpgroup::Place& place) {
     const auto& q = scratch.q[place.index];
     const uint32_t row = task.row + place.index * kRowsOfConsumer, key = step * kKeys;
+    if (row >= g.shape.length) return;  // this warpgroup has no rows
     const uint32_t blocks = min(task.blocks, blocks_before(g, row + kRowsOfConsumer));  // of the warpgroup
     if (step == 0) {
       Scores scores = mma_abt_async(warpgroup::zeros<Scores>(), q, stage.k).wait();

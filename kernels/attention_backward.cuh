@@ -213,6 +213,7 @@ struct AttentionBackward {
   static __device__ void compute(const Globals& g, const Task& task, uint32_t step, Stage& stage,
                                  State& state, Scratch& scratch, const warpgroup::Place& place) {
     const uint32_t col = first_col(task, step);
+    if (task.row + place.index * kRowsOfConsumer >= g.shape.length) return;  // this warpgroup has no rows
     const auto& numbers = [&]() -> const auto& {
       if constexpr (kOfKeys) {
         return stage.numbers;

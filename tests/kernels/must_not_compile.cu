@@ -57,6 +57,12 @@ __global__ void mistake(Memory* memory,
   auto both = products;
 #elif SERVAL_CASE == 15  // the operation is for fp32: convert() the tile first
   fill(*reinterpret_cast<RegisterTile<Bf16, 64, 64>*>(memory), 0);
+#elif SERVAL_CASE == 16  // load: the array must have an element for each row
+  RowVector<Sums> rows;
+  load(rows, *reinterpret_cast<const float(*)[32]>(memory), at);
+#elif SERVAL_CASE == 17  // settle: the sums must be a warpgroup::Accumulator
+  auto products = mma_abt_async(std::move(sums), s.a, s.b);
+  settle(products);
 #else
   auto products = mma_abt_async(std::move(sums), s.a, s.b);
   products = mma_abt_async(std::move(products), s.a, s.b);
