@@ -100,6 +100,7 @@ struct AttentionBackward {
   };
   struct State {
     Out dx, dy;
+    uint32_t step;  // of the head of the columns
   };
 
   static __host__ __device__ uint32_t row_heads(const Globals& g) {
@@ -127,9 +128,6 @@ struct AttentionBackward {
   static __device__ uint32_t steps(const Globals& g, const Task& task) {
     return kOfKeys ? task.steps * group(g) : task.steps;
   }
-  static __device__ uint32_t first_col(const Task& task, uint32_t step) {
-    return task.first_col + step % task.steps * kCols;
-  }
 
   static constexpr uint32_t kScratches = 128 / kHeadDim;
   static constexpr uint32_t kTaskBytes =
@@ -139,7 +137,8 @@ struct AttentionBackward {
   }
   static __device__ void load(const Globals& g, const Task& task, uint32_t step, Stage& stage,
                               const pipeline::Landing& landing) {
-    const uint32_t head = task.col_head + step / task.steps, col = first_col(task, step);
+    const uint32_t head = task.col_head + step / task.steps;
+    const uint32_t col = task.first_col + step % task.steps * kCols;
     load_rows(stage.x, g.col_x, head * g.shape.length + col, landing);
     load_rows(stage.y, g.col_y, head * g.shape.length + col, landing);
     if constexpr (kOfKeys) load_numbers(stage.numbers, g, size_t{head} * padded(g) + col, landing);
@@ -172,7 +171,7 @@ struct AttentionBackward {
   }
 
   static __device__ State begin(const Globals&, const warpgroup::Place&) {
-    return {warpgroup::zeros<Out>(), warpgroup::zeros<Out>()};
+    return {warpgroup::zeros<Out>(), warpgroup::zeros<Out>(), 0};
   }
   // dst = f(src, the query's number)
   template <class F>
@@ -212,7 +211,8 @@ struct AttentionBackward {
   }
   static __device__ void compute(const Globals& g, const Task& task, uint32_t step, Stage& stage,
                                  State& state, Scratch& scratch, const warpgroup::Place& place) {
-    const uint32_t col = first_col(task, step);
+    state.step = step == 0 || state.step + 1 == task.steps ? 0 : state.step + 1;  // a division takes long
+    const uint32_t col = task.first_col + state.step * kCols;
     if (task.row + place.index * kRowsOfConsumer >= g.shape.length) return;  // this warpgroup has no rows
     const auto& numbers = [&]() -> const auto& {
       if constexpr (kOfKeys) {
@@ -242,7 +242,8 @@ struct AttentionBackward {
       state.dy = std::move(dy).template wait<1>();
       state.dx = std::move(dx).wait();
     } else {
-      gradients = std::move(differences).wait();
+      warpgroup::settle(weights);
+      gradients = std::move(differences).wait_after(weights.part[0].quadrant[0][0].x);
       warpgroup::map(gradients, weights, gradients, [](float p, float d) { return p * d; });
       warpgroup::convert(right, gradients);
       state.dx = mma_ab_async(std::move(state.dx), std::move(right), stage.x).wait();
