@@ -179,7 +179,84 @@ TEST(TilesWarpgroup, MultipliesSeveralPanelsAndParts) {
   expect_product<E4m3, 64, 64, 256, From::kRegisters, false>();
 }
 
+// out = a × bᵀ for some columns of panels of b, twice: one product on other sums is in flight when the first
+// is awaited.
+template <int kCols, int kTerms>
+struct ProductOfColumns {
+  struct Shared {
+    tiles::SharedTile<Bf16, 64, 64> a;
+    tiles::SharedTile<Bf16, kCols, 64> b;
+  };
+  uint32_t first;
+  __device__ void operator()(Shared& s, const wg::Place& place, const Bf16* a, const Bf16* b,
+                             float* out) const {
+    fill_shared(s.a, a);
+    fill_shared(s.b, b);
+    using Sums = wg::Accumulator<64, kCols>;
+    wg::RegisterTile<Bf16, 64, 64> whole;
+    wg::load(whole, s.a, place);
+    auto left = wg::columns<kTerms>(whole, 0), same = left;
+    auto one = wg::mma_abt_async(wg::zeros<Sums>(), std::move(left), wg::columns_of<kTerms>(s.b, first));
+    auto two = wg::mma_abt_async(wg::zeros<Sums>(), std::move(same), wg::columns_of<kTerms>(s.b, first));
+    put_registers(out, std::move(one).template wait<1>(), place);
+    put_registers(out + 64 * kCols, std::move(two).wait(), place);
+  }
+};
+template <int kCols, int kTerms>
+void expect_product_of_columns() {
+  for (uint32_t first = 0; first + kTerms <= 64; first += 16) {
+    SCOPED_TRACE("columns from " + std::to_string(first));
+    Random random(first);
+    const Matrix<Bf16> a(64, 64, random), b(kCols, 64, random);
+    const auto out = empty_on_gpu<float>(128, kCols);
+    on_warpgroup(ProductOfColumns<kCols, kTerms>{first}, to_gpu(a).data(), to_gpu(b).data(), out.data());
+    expect_elements(out, 128, kCols, [&](int row, int col) {
+      float sum = 0;
+      for (int t = 0; t < kTerms; ++t) sum += a.at(row % 64, t) * b.at(col, static_cast<int>(first) + t);
+      return sum;
+    });
+  }
+}
+TEST(TilesWarpgroup, MultipliesColumnsOfPanels) {
+  SERVAL_NEEDS_GPU();
+  expect_product_of_columns<64, 16>();
+  expect_product_of_columns<128, 32>();
+  expect_product_of_columns<8, 48>();
+}
+
 // --- registers, conversions, shared memory
+
+// out = aᵀ, through registers
+template <class T, int kRows, int kCols>
+struct Transposition {
+  struct Shared {
+    wg::SharedTile<T, kRows, kCols> a;
+  };
+  __device__ void operator()(Shared& s, const wg::Place& place, const T* a, T* out) const {
+    fill_shared(s.a, a);
+    wg::RegisterTile<T, kCols, kRows> tile;
+    wg::load_transposed(tile, s.a, place);
+    put_registers(out, tile, place);
+  }
+};
+template <class T, int kRows, int kCols>
+void expect_transposition() {
+  SCOPED_TRACE(std::to_string(kRows) + " x " + std::to_string(kCols));
+  Random random(kRows + kCols);
+  Matrix<T> a(kRows, kCols);
+  for (T& v : a.data) v = from_float<T>(static_cast<float>(random.real(-3, 3)));
+  const auto out = empty_on_gpu<T>(kCols, kRows);
+  on_warpgroup(Transposition<T, kRows, kCols>(), to_gpu(a).data(), out.data());
+  expect_elements(out, kCols, kRows, [&](int row, int col) { return a.at(col, row); });
+}
+TEST(TilesWarpgroup, LoadsTransposes) {
+  SERVAL_NEEDS_GPU();
+  for_types<Bf16, Fp16>([]<class T>(std::type_identity<T>) {
+    expect_transposition<T, 16, 64>();
+    expect_transposition<T, 64, 64>();
+    expect_transposition<T, 128, 192>();
+  });
+}
 
 template <int kRows, int kCols>
 struct Arithmetic {

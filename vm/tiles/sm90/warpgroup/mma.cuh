@@ -58,7 +58,7 @@ constexpr void check_common() {
   static_assert(
       Operand<A> || AnyRegisterTile<A>,
       "mma: a must be a warpgroup::RegisterTile or a shared tile of 128-byte rows with OperandSwizzle");
-  static_assert(Operand<B>, "mma: b must be a shared tile of 128-byte rows with OperandSwizzle");
+  static_assert(RightOperand<B>, "mma: b must be a shared tile of 128-byte rows with OperandSwizzle");
   static_assert(std::same_as<typename A::ElementType, typename B::ElementType>,
                 "mma: a and b must have the same element type");
   static_assert(ProductElement<typename A::ElementType>, "mma: operands must be Bf16, Fp16 or E4m3");
@@ -75,6 +75,7 @@ constexpr void check_abt() {
 template <class D, class A, class B>
 constexpr void check_ab() {
   check_common<D, A, B>();
+  static_assert(!kIsSharedColumns<B>, "mma_ab: b must be whole panels");
   static_assert(!Element8<typename B::ElementType>,
                 "mma_ab: the tensor cores take e4m3 only with contiguous terms; use mma_abt");
   static_assert(A::kCols == B::kRows, "mma_ab: b must have a row for each column (term) of a");
@@ -91,6 +92,10 @@ __device__ __forceinline__ ptx::WgmmaOperand right_operand(const B& b, int step)
     const uint32_t next = sizeof(panel_of(b, 0));
     return ptx::wgmma_operand_transposed(ptx::shared_address(&panel_of(b, 0)), next) +
            step * ptx::kWgmmaNextTransposedTerms;
+  } else if constexpr (kIsSharedColumns<B>) {
+    const uint32_t bytes = b.first * static_cast<uint32_t>(sizeof(typename B::ElementType));
+    return ptx::wgmma_operand(ptx::shared_address(&b.panel)) + bytes / ptx::kWgmmaUnit +
+           step * ptx::kWgmmaNextTerms;
   } else {
     return ptx::wgmma_operand(ptx::shared_address(&panel_of(b, step / kStepsOfPanel))) +
            step % kStepsOfPanel * ptx::kWgmmaNextTerms;
@@ -169,8 +174,8 @@ class [[nodiscard]] InFlight {
   __device__ __forceinline__ void wait_but() const {
     ptx::wgmma_wait<kPending>();
   }
-  // Returns the sums when their products are complete; kLater: groups of other sums that were issued after
-  // them and stay in flight.
+  // Returns the sums when all products are complete, but for those of the kLater latest groups, which must be
+  // products on other sums.
   template <uint32_t kLater = 0>
   __device__ __forceinline__ D wait() && {
     ptx::wgmma_wait<kLater>();

@@ -190,6 +190,36 @@ __device__ __forceinline__ void load(RowVector<Tile, T>& dst, const T (&src)[kLe
       dst.part[i].quadrant[r] = src[Tile::first_row(i, place.warp) + Tile::Part::row_of(place.lane, r, 0)];
   }
 }
+// Registers = the transpose of a shared tile: rows of the registers are its columns. 16-bit elements.
+template <class Dst, class Src>
+__device__ __forceinline__ void load_transposed(Dst& dst, const Src& src, const Place& place) {
+  detail::check_tile<Dst>();
+  static_assert(Operand<Src>, "the shared tile must have 128-byte rows with OperandSwizzle");
+  static_assert(std::same_as<typename Dst::ElementType, typename Src::ElementType> &&
+                    Element16<typename Dst::ElementType>,
+                "load_transposed: both tiles must have the same element type of 16 bits");
+  static_assert(Dst::kRows == Src::kCols && Dst::kCols == Src::kRows && Dst::kCols % kBaseTile == 0,
+                "load_transposed: the registers must have the shape of the transpose");
+  constexpr int kStep = kBaseTile;  // rows of the shared tile that one ldmatrix takes
+#pragma unroll
+  for (int i = 0; i < Dst::kParts; ++i) {  // a panel has the 64 rows of a part
+    const auto& panel = panel_of(src, i);
+    using Panel = std::remove_cvref_t<decltype(panel)>;
+    // Matrix m of the four: rows 8 (m / 2) of the panel, columns 8 (m mod 2) of the warp's 16.
+    const uint32_t m = place.lane / kQuadrant;
+    const uint32_t first = ptx::shared_address(
+        panel.at(m / 2 * kQuadrant + place.lane % kQuadrant, place.warp * kRowsOfWarp + m % 2 * kQuadrant));
+#pragma unroll
+    for (int step = 0; step < Src::kRows / kStep; ++step) {
+      uint32_t four[4];
+      ptx::load_matrices<true>(four, Panel::template moved<sizeof(typename Src::ElementType)>(
+                                         first, static_cast<uint32_t>(step * kStep), 0));
+      auto& to = dst.part[i].quadrant;
+      to[0][2 * step] = four[0], to[1][2 * step] = four[1];
+      to[0][2 * step + 1] = four[2], to[1][2 * step + 1] = four[3];
+    }
+  }
+}
 // A shared tile = registers of its shape, of 8-bit or 16-bit elements. Copies by the copy engine and products
 // may read it after fence_proxy_async_shared() in each thread and then a barrier: store_and_fence().
 template <class Dst, class Src>

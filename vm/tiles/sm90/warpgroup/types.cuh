@@ -103,6 +103,31 @@ __device__ __forceinline__ const auto& rows_of(const Tile& tile, uint32_t first)
   return rows_of<kCount>(const_cast<Tile&>(tile), first);
 }
 
+// Some columns of a panel, as the right operand of mma_abt_async().
+template <AnySharedTile Tile, int kColsOf>
+struct SharedColumns {
+  using ElementType = typename Tile::ElementType;
+  static constexpr int kRows = Tile::kRows, kCols = kColsOf;
+  const Tile& panel;
+  uint32_t first;
+};
+template <class T>
+inline constexpr bool kIsSharedColumns = false;
+template <class Tile, int kCols>
+inline constexpr bool kIsSharedColumns<SharedColumns<Tile, kCols>> = true;
+template <class T>
+concept RightOperand = Operand<T> || kIsSharedColumns<T>;
+
+// Columns `first` to `first` + kCount - 1 of a panel: both are multiples of the 32 bytes that one product
+// takes. `first` is the same in all lanes.
+template <int kCount, AnySharedTile Tile>
+__device__ __forceinline__ SharedColumns<Tile, kCount> columns_of(const Tile& tile, uint32_t first) {
+  static_assert(Operand<Tile>, "columns_of: the tile must have 128-byte rows with OperandSwizzle");
+  static_assert(kCount * sizeof(typename Tile::ElementType) % 32 == 0,
+                "columns_of: whole steps of a product");
+  return {tile, first};
+}
+
 inline constexpr uint32_t kFreeBarrier = 8;  // first named barrier that no Place uses
 
 // This thread's place. Made once, by whole warps: the compiler then knows that `index` and `warp` are uniform
@@ -115,6 +140,13 @@ struct Place {
 
   // Barrier of the warpgroup's threads.
   __device__ __forceinline__ void sync() const { ptx::named_barrier_sync(barrier, kThreads); }
+  // This place, with a lane of which the compiler knows nothing. Addresses that depend on it are computed
+  // where they are used, not ahead of a loop, where they would take registers from products.
+  __device__ __forceinline__ Place opaque() const {
+    Place out = *this;
+    asm volatile("" : "+r"(out.lane));
+    return out;
+  }
   // This thread's number among the consumers.
   __device__ __forceinline__ uint32_t thread() const { return (index * kWarps + warp) * kWarpThreads + lane; }
   // True in one thread of the warpgroup, always the same.
