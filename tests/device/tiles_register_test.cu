@@ -299,5 +299,64 @@ TEST(TilesMma, MultipliesInAllFourTranspositions) {
   });
 }
 
+struct CumulativeSums {
+  __device__ void operator()(const float* a, float* out) const {
+    const uint32_t lane = tiles::lane_id();
+    const float2 sums = tiles::cumulative_sums(float2{a[2 * lane], a[2 * lane + 1]}, lane);
+    out[2 * lane] = sums.x;
+    out[2 * lane + 1] = sums.y;
+  }
+};
+TEST(TilesReduce, SumsUpToEachElement) {
+  SERVAL_NEEDS_GPU();
+  Random random(9);
+  const Matrix<float> a(1, 64, random);  // integers: sums are exact
+  const auto out = empty_on_gpu<float>(1, 64);
+  on_warp(CumulativeSums(), to_gpu(a).data(), out.data());
+  float sum = 0;
+  expect_elements(out, 1, 64, [&](int, int col) { return sum += a.at(0, col); });
+}
+
+template <class Tile>
+struct ComplexProducts {
+  // out: [4, rows, cols]: the product, and that with the conjugate
+  __device__ void operator()(const float* a, const float* b, const float* c, const float* d,
+                             float* out) const {
+    constexpr int kSize = Tile::kRows * Tile::kCols;
+    Tile re, im, u, v;
+    get(re, a);
+    get(im, b);
+    get(u, c);
+    get(v, d);
+    tiles::multiply_complex(re, im, u, v);
+    put(out, re);
+    put(out + kSize, im);
+    get(re, a);
+    get(im, b);
+    tiles::multiply_complex<true>(re, im, u, v);
+    put(out + 2 * kSize, re);
+    put(out + 3 * kSize, im);
+  }
+};
+TEST(TilesMap, MultipliesComplexNumbers) {
+  SERVAL_NEEDS_GPU();
+  Random random(11);
+  for_accumulators([&]<class Tile>(std::type_identity<Tile>) {
+    constexpr int kRows = Tile::kRows, kCols = Tile::kCols;
+    const Matrix<float> a(kRows, kCols, random), b(kRows, kCols, random), c(kRows, kCols, random),
+        d(kRows, kCols, random);
+    const auto out = empty_on_gpu<float>(4 * kRows, kCols);
+    const auto on_gpu_a = to_gpu(a), on_gpu_b = to_gpu(b), on_gpu_c = to_gpu(c), on_gpu_d = to_gpu(d);
+    on_warp(ComplexProducts<Tile>(), on_gpu_a.data(), on_gpu_b.data(), on_gpu_c.data(), on_gpu_d.data(),
+            out.data());
+    expect_elements(out, 4 * kRows, kCols, [&](int i, int col) {
+      const int row = i % kRows, which = i / kRows;
+      const float x = a.at(row, col), y = b.at(row, col), u = c.at(row, col);
+      const float v = which < 2 ? d.at(row, col) : -d.at(row, col);
+      return which % 2 == 0 ? x * u - y * v : x * v + y * u;
+    });
+  });
+}
+
 }  // namespace
 }  // namespace serval::testing

@@ -6,6 +6,7 @@
 #include "tests/device/tile_test.cuh"
 #include "vm/tiles/sm90/make_tensor_map.h"
 #include "vm/tiles/sm90/warpgroup.cuh"
+#include "vm/tiles/sm90/warpgroup/fourier.cuh"
 
 namespace serval::testing {
 namespace {
@@ -411,6 +412,94 @@ TEST(TilesWarpgroup, StoresTheFirstRows) {
     expect_store_rows<Bf16, 64, 128>(rows);
     expect_store_rows<Fp16, 128, 64>(rows);
   }
+}
+// out = a + 100 × row's element + column's element; numbers: of the rows
+template <int kRows, int kCols>
+struct RowsAndColumns {
+  struct Shared {
+    float rows[kRows], columns[kCols];
+  };
+  __device__ void operator()(Shared& s, const wg::Place& place, const float* a, const float* rows,
+                             const float* columns, float* out, float* numbers) const {
+    using Tile = wg::Accumulator<kRows, kCols>;
+    for (uint32_t i = threadIdx.x; i < kRows; i += kThreads) s.rows[i] = rows[i];
+    for (uint32_t i = threadIdx.x; i < kCols; i += kThreads) s.columns[i] = columns[i];
+    __syncthreads();
+    Tile tile;
+    get_registers(tile, a, place);
+    wg::RowVector<Tile> of_rows;
+    wg::ColumnVector<Tile> of_columns;
+    wg::load_rows(of_rows, s.rows, place);
+    tiles::load(of_columns, s.columns, place.lane);
+    wg::map_rows_and_columns(tile, tile, of_rows, of_columns,
+                             [](float v, float row, float column) { return v + 100 * row + column; });
+    put_registers(out, tile, place);
+    wg::map_rows(tile, tile, wg::row_numbers<Tile>(place),
+                 [](float, uint32_t row, uint32_t col) { return static_cast<float>(row * kCols + col); });
+    put_registers(numbers, tile, place);
+  }
+};
+template <int kRows, int kCols>
+void expect_rows_and_columns() {
+  SCOPED_TRACE(std::to_string(kRows) + " x " + std::to_string(kCols));
+  Random random(kRows + kCols);
+  const Matrix<float> a(kRows, kCols, random), rows(1, kRows, random), columns(1, kCols, random);
+  const auto out = empty_on_gpu<float>(kRows, kCols), numbers = empty_on_gpu<float>(kRows, kCols);
+  on_warpgroup(RowsAndColumns<kRows, kCols>(), to_gpu(a).data(), to_gpu(rows).data(), to_gpu(columns).data(),
+               out.data(), numbers.data());
+  expect_elements(out, kRows, kCols, [&](int row, int col) {
+    return a.at(row, col) + 100 * rows.at(0, row) + columns.at(0, col);
+  });
+  expect_elements(numbers, kRows, kCols,
+                  [&](int row, int col) { return static_cast<float>(row * kCols + col); });
+}
+TEST(TilesWarpgroup, MapsWithVectorsOfRowsAndColumns) {
+  SERVAL_NEEDS_GPU();
+  expect_rows_and_columns<64, 64>();
+  expect_rows_and_columns<128, 32>();
+}
+
+// The matrix of a Fourier transform, and [a, a] as an operand.
+template <uint32_t kSize>
+struct Fourier {
+  struct Shared {
+    wg::FourierMatrix<Bf16> matrix;
+    wg::Roots roots;
+  };
+  __device__ void operator()(Shared& s, const wg::Place& place, const float* a, Bf16* matrix,
+                             Bf16* both) const {
+    wg::fill_roots(s.roots, threadIdx.x);
+    __syncthreads();
+    wg::fill_fourier<kSize, Bf16>(s.matrix, s.roots, threadIdx.x, kThreads);
+    read_shared(matrix, s.matrix);
+    wg::Accumulator<64, 64> tile;
+    get_registers(tile, a, place);
+    put_registers(both, wg::beside<Bf16>(tile.part[0], tile.part[0]), place);
+  }
+};
+template <uint32_t kSize>
+void expect_fourier() {
+  SCOPED_TRACE("of " + std::to_string(kSize));
+  Random random(kSize);
+  const Matrix<float> a(64, 64, random);
+  const auto matrix = empty_on_gpu<Bf16>(128, 128), both = empty_on_gpu<Bf16>(64, 128);
+  on_warpgroup(Fourier<kSize>(), to_gpu(a).data(), matrix.data(), both.data());
+  expect_elements(both, 64, 128, [&](int row, int col) { return a.at(row, col % 64); });
+  const Matrix<Bf16> got(128, 128, matrix.download());
+  for (int row = 0; row < 128; ++row) {
+    for (int col = 0; col < 128; ++col) {
+      const int j = row % 64, k = col % 64, n = static_cast<int>(kSize);
+      const double angle = 2 * M_PI * j * k / n, sign = row < 64 ? -1 : 1;
+      const bool zero = j / n != k / n;
+      const double want = zero ? 0 : row / 64 == col / 64 ? std::cos(angle) : sign * std::sin(angle);
+      ASSERT_NEAR(got.at(row, col), want, 1.0 / 256) << row << ", " << col;
+    }
+  }
+}
+TEST(TilesWarpgroup, MakesMatricesOfFourierTransforms) {
+  SERVAL_NEEDS_GPU();
+  expect_fourier<64>();
+  expect_fourier<16>();
 }
 
 // out = a, converted; registers → shared memory → registers on the way.

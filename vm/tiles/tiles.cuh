@@ -10,9 +10,10 @@
 //   types/global_tile.cuh       GlobalTile: a matrix in global memory, and its concurrent writers
 //   types/concepts.cuh          requirements of operations on their operands
 //
-//   ops/register/map.cuh        fill, map, add, add_columns; map_rows, map_columns
+//   ops/register/map.cuh        fill, map, add, add_columns, multiply_complex; map_rows, map_columns,
+//                               map_rows_and_columns
 //   ops/register/reduce.cuh     reduce_rows, reduce_columns with Sum or Max, in two steps: accumulate_rows,
-//                               accumulate_columns; reduce_lanes
+//                               accumulate_columns; reduce_lanes; cumulative_sums
 //   ops/register/convert.cuh    convert
 //   ops/register/terms.cuh      the column order of load_terms
 //   ops/register/segment.cuh    Segment: eight neighbours of a row; unpack, pack, map_segments, add_up

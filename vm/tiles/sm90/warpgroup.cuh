@@ -6,6 +6,10 @@
 //   warpgroup/ops.cuh     fill, zeros, map, map_rows, map_columns, reduce_rows, accumulate_rows, reduce_lanes,
 //                         convert, columns; load, load_transposed, store, store_through: shared memory and the
 //                         copy engine; store_rows: global memory
+//
+// Not included here:
+//
+//   warpgroup/fourier.cuh  fill_roots, fill_fourier, beside: Fourier transforms as products
 #pragma once
 
 #include "vm/tiles/sm90/warpgroup/mma.cuh"

@@ -64,6 +64,24 @@ template <FloatTile Tile>
 __device__ __forceinline__ void add(Tile& dst, const Tile& a, const Tile& b) {
   map(dst, a, b, [](float v, float w) { return v + w; });
 }
+// re + i im = (re + i im) (c + i s), element by element; kConjugate: by c - i s.
+template <bool kConjugate = false, FloatTile Tile>
+__device__ __forceinline__ void multiply_complex(Tile& re, Tile& im, const Tile& c, const Tile& s) {
+  const auto product = [](float& x, float& y, float u, float v) {
+    const float w = kConjugate ? -v : v, real = x * u - y * w;
+    y = x * w + y * u;
+    x = real;
+  };
+#pragma unroll
+  for (int r = 0; r < Tile::kQuadrantRows; ++r) {
+#pragma unroll
+    for (int q = 0; q < Tile::kQuadrantCols; ++q) {
+      float2 &x = re.quadrant[r][q], &y = im.quadrant[r][q];
+      product(x.x, y.x, c.quadrant[r][q].x, s.quadrant[r][q].x);
+      product(x.y, y.y, c.quadrant[r][q].y, s.quadrant[r][q].y);
+    }
+  }
+}
 
 // Adds src to the columns of dst that begin at `first`, a multiple of 8.
 template <FloatTile Dst, FloatTile Src>
@@ -92,6 +110,22 @@ __device__ __forceinline__ void map_rows(Tile& dst, const Tile& src, const RowVe
       const float2 v = src.quadrant[r][c];
       dst.quadrant[r][c] = {f(v.x, of_row, Tile::col_of(lane, c, 0)),
                             f(v.y, of_row, Tile::col_of(lane, c, 1))};
+    }
+  }
+}
+// dst = f(src, the value for the element's row, the value for its column)
+template <AccumulatorTile Tile, class T, class U, class F>
+__device__ __forceinline__ void map_rows_and_columns(Tile& dst, const Tile& src,
+                                                     const RowVector<Tile, T>& rows,
+                                                     const ColumnVector<Tile, U>& columns, F&& f) {
+#pragma unroll
+  for (int r = 0; r < Tile::kQuadrantRows; ++r) {
+    const T of_row = rows.quadrant[r];
+#pragma unroll
+    for (int c = 0; c < Tile::kQuadrantCols; ++c) {
+      const float2 v = src.quadrant[r][c];
+      const Pair<U> of_column = columns.quadrant[c];
+      dst.quadrant[r][c] = {f(v.x, of_row, of_column.x), f(v.y, of_row, of_column.y)};
     }
   }
 }

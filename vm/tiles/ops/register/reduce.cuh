@@ -85,4 +85,18 @@ __device__ __forceinline__ void reduce_rows(RowVector<Tile>& dst, const Tile& sr
   reduce_lanes<Reduction>(dst);
 }
 
+// The sums of the elements up to and including each one, of 64 elements: lane l has elements 2 l and 2 l + 1.
+// In a fixed order.
+__device__ __forceinline__ float2 cumulative_sums(float2 v, uint32_t lane = lane_id()) {
+  float sum = v.x + v.y;
+#pragma unroll
+  for (uint32_t distance = 1; distance < kWarpThreads; distance *= 2) {
+    const float before = __shfl_up_sync(kAllLanes, sum, distance);
+    if (lane >= distance) sum += before;
+  }
+  const float before = __shfl_up_sync(kAllLanes, sum, 1);
+  const float first = lane == 0 ? v.x : before + v.x;
+  return {first, sum};
+}
+
 }  // namespace serval::tiles

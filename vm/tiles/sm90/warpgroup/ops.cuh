@@ -38,11 +38,20 @@ __device__ __forceinline__ void fill(Tile& dst, float value) {
 #pragma unroll
   for (auto& part : dst.part) tiles::fill(part, value);
 }
-// A tile of zeros, to begin sums with.
+// A tile of zeros, to begin sums with. Each is a value of its own for the compiler: were it a copy of another
+// tile's zero, ptxas would wait for the products that add to that one.
 template <class Tile>
 __device__ __forceinline__ Tile zeros() {
   Tile out;
   fill(out, 0);
+#pragma unroll
+  for (auto& part : out.part) {
+#pragma unroll
+    for (auto& row : part.quadrant) {
+#pragma unroll
+      for (float2& v : row) asm volatile("mov.b32 %0, 0;\n\tmov.b32 %1, 0;" : "=f"(v.x), "=f"(v.y));
+    }
+  }
   return out;
 }
 // dst = f(src)
@@ -80,6 +89,42 @@ __device__ __forceinline__ void map_columns(Tile& dst, const Tile& src, const Co
     };
     tiles::map_columns(dst.part[i], src.part[i], columns, of_part, place.lane);
   }
+}
+// dst = f(src, the value for the element's row, the value for its column)
+template <class Tile, class T, class U, class F>
+__device__ __forceinline__ void map_rows_and_columns(Tile& dst, const Tile& src,
+                                                     const RowVector<Tile, T>& rows,
+                                                     const ColumnVector<Tile, U>& columns, F&& f) {
+  detail::check_sums<Tile>();
+#pragma unroll
+  for (int i = 0; i < Tile::kParts; ++i)
+    tiles::map_rows_and_columns(dst.part[i], src.part[i], rows.part[i], columns, f);
+}
+// dst[r] = src[r] for each row of a tile; src is in shared memory. For columns: tiles::load().
+template <class Tile, int kLength>
+__device__ __forceinline__ void load_rows(RowVector<Tile>& dst, const float (&src)[kLength],
+                                          const Place& place) {
+  static_assert(kLength == Tile::kRows, "load_rows: an element for each row");
+#pragma unroll
+  for (int i = 0; i < Tile::kParts; ++i) {
+#pragma unroll
+    for (int q = 0; q < 2; ++q)
+      dst.part[i].quadrant[q] = src[Tile::first_row(i, place.warp) + static_cast<uint32_t>(q * kQuadrant) +
+                                    place.lane / kPairLanes];
+  }
+}
+// The rows' own numbers, for masks.
+template <class Tile>
+__device__ __forceinline__ RowVector<Tile, uint32_t> row_numbers(const Place& place) {
+  RowVector<Tile, uint32_t> out;
+#pragma unroll
+  for (int i = 0; i < Tile::kParts; ++i) {
+#pragma unroll
+    for (int q = 0; q < 2; ++q)
+      out.part[i].quadrant[q] =
+          Tile::first_row(i, place.warp) + static_cast<uint32_t>(q * kQuadrant) + place.lane / kPairLanes;
+  }
+  return out;
 }
 // dst[r] = the reduction of src[r, .]; a warp has whole rows, so its lanes suffice.
 template <class Reduction, class Tile>
