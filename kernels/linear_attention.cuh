@@ -158,13 +158,10 @@ struct Based {
   }
   // 1 + s + s² / 2 where the key's token is not after the query's.
   static __device__ __forceinline__ Weights weights_of(Scores& scores, const warpgroup::Place& place) {
-    warpgroup::RowVector<Scores, uint32_t> row;
-    for (uint32_t r = 0; r < 2; ++r)
-      row.part[0].quadrant[r] = place.warp * 16 + r * kQuadrant + place.lane / kPairLanes;
     const auto weight = [](float s, uint32_t query, uint32_t key) {
       return key <= query ? fmaf(s, fmaf(s, 0.5F, 1), 1) : 0;
     };
-    warpgroup::map_rows(scores, scores, row, weight, place.lane);
+    warpgroup::map_rows(scores, scores, warpgroup::row_numbers<Scores>(place), weight, place.lane);
     Weights out;
     warpgroup::convert(out, scores);
     return out;
