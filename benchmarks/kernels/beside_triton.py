@@ -165,13 +165,13 @@ def main():
     if "fft" in names:
         time_fft(library, 64, 768, 1024)
         time_fft(library, 64, 768, 4096)
-        time_fft(library, 4, 768, 4096)
+        time_fft(library, 16, 768, 4096)
     if "mamba2" in names:
         time_mamba2(library, 16, 2048, 32, 64)
         time_mamba2(library, 16, 2048, 32, 128)
         time_mamba2(library, 4, 8192, 64, 128)
     if "based" in names:
-        time_based(library, 16, 1024, 16)
+        time_based(library, 64, 1024, 16)
         time_based(library, 16, 4096, 16)
         time_based(library, 4, 8192, 64)
 
