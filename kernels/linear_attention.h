@@ -27,4 +27,21 @@ struct BasedShape {
 void based_attention(const uint16_t* q, const uint16_t* k, const uint16_t* v, uint16_t* out, BasedShape shape,
                      cudaStream_t stream);
 
+// q, k, v and out [batch, tokens, heads, 128] in bf16, likewise. tokens is a multiple of 64; any number of
+// heads.
+struct HedgehogShape {
+  uint32_t batch, tokens, heads;
+};
+
+// Hedgehog's feature map (Zhang et al., "The Hedgehog & the Porcupine: expressive linear attentions with
+// softmax mimicry", 2024), with a learnt matrix of 128 × 64 for each head, and its normalisation:
+//
+//   φ(x) = (softmax(x map), softmax(-x map)),   out_i = Σ_{j ≤ i} (φ(q_i) · φ(k_j)) v_j / Σ_{j ≤ i} φ(q_i) ·
+//   φ(k_j)
+//
+// q_map and k_map [heads, 128, 64] in bf16. Features, weights and the state are rounded to bf16 for products.
+// Else as based_attention().
+void hedgehog_attention(const uint16_t* q, const uint16_t* k, const uint16_t* v, const uint16_t* q_map,
+                        const uint16_t* k_map, uint16_t* out, HedgehogShape shape, cudaStream_t stream);
+
 }  // namespace serval::kernels

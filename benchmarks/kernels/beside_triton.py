@@ -3,7 +3,7 @@
 
 usage: benchmarks/kernels/beside_triton.py LIBRARY [NAME]...
 
-LIBRARY is libserval_kernels_python.so. Names: based, mamba2, fft; all of them if none is given. Prints a line for each
+LIBRARY is libserval_kernels_python.so. Names: based, hedgehog, mamba2, fft; all of them if none is given. Prints a line for each
 candidate: the median time, the share of a copy's bandwidth that the arrays' bytes have, its largest difference from the first
 reference as a share of the results' root mean square, and the ratio of the fastest reference to it.
 """
@@ -110,6 +110,24 @@ def time_based(library, batch, tokens, heads):
     compare(f"based {batch} x {tokens} x {heads}", ours, references, 2 * (2 * q.numel() + 2 * v.numel()))
 
 
+def time_hedgehog(library, batch, tokens, heads):
+    import triton_versions
+
+    q, k, v = (random(batch, tokens, heads, 128) for _ in range(3))
+    maps = [random(heads, 128, 64) / 8 for _ in range(2)]
+    out = torch.empty_like(v)
+    arguments = (q, k, v, *maps, out)
+    ours = [
+        ("ours", lambda: library.begin("serval_hedgehog_attention", arguments, (batch, tokens, heads)), lambda: by_head(out))
+    ]
+    of_heads = [by_head(tensor) for tensor in (q, k, v)]
+    references = []
+    for name, begin in triton_versions.hedgehog_versions():
+        result = torch.empty_like(of_heads[2])
+        references.append((name, lambda b=begin, r=result: b(*of_heads, *maps, r), lambda r=result: r))
+    compare(f"hedgehog {batch} x {tokens} x {heads}", ours, references, 2 * 4 * q.numel())
+
+
 def time_mamba2(library, batch, tokens, heads, state):
     import triton_versions
 
@@ -155,13 +173,13 @@ def time_fft(library, batch, heads, length):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("library")
-    parser.add_argument("names", nargs="*", choices=["based", "mamba2", "fft", []], default=[])
+    parser.add_argument("names", nargs="*", choices=["based", "hedgehog", "mamba2", "fft", []], default=[])
     options = parser.parse_args()
     if not torch.cuda.is_available():
         raise SystemExit("beside_triton: PyTorch finds no GPU")
     torch.manual_seed(1)
     library = Library(options.library)
-    names = options.names or ["based", "mamba2", "fft"]
+    names = options.names or ["based", "hedgehog", "mamba2", "fft"]
     if "fft" in names:
         time_fft(library, 64, 768, 1024)
         time_fft(library, 64, 768, 4096)
@@ -174,6 +192,9 @@ def main():
         time_based(library, 64, 1024, 16)
         time_based(library, 16, 4096, 16)
         time_based(library, 4, 8192, 64)
+    if "hedgehog" in names:
+        time_hedgehog(library, 16, 2048, 16)
+        time_hedgehog(library, 4, 8192, 32)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,13 @@ int serval_based_attention(const uint16_t* q, const uint16_t* k, const uint16_t*
                            uint32_t batch, uint32_t tokens, uint32_t heads, cudaStream_t stream) {
   return code_of([&] { serval::kernels::based_attention(q, k, v, out, {batch, tokens, heads}, stream); });
 }
+int serval_hedgehog_attention(const uint16_t* q, const uint16_t* k, const uint16_t* v, const uint16_t* q_map,
+                              const uint16_t* k_map, uint16_t* out, uint32_t batch, uint32_t tokens,
+                              uint32_t heads, cudaStream_t stream) {
+  return code_of([&] {
+    serval::kernels::hedgehog_attention(q, k, v, q_map, k_map, out, {batch, tokens, heads}, stream);
+  });
+}
 int serval_mamba2(const uint16_t* c, const uint16_t* b, const uint16_t* x, const float* log_decay,
                   uint16_t* y, uint32_t batch, uint32_t tokens, uint32_t heads, uint32_t groups,
                   uint32_t state, cudaStream_t stream) {

@@ -1,7 +1,7 @@
 """Linear attention and Mamba-2 in Triton, in the same chunked forms as kernels/: what beside_triton.py compares with.
 
-Tensors are contiguous: q, k [sequences, tokens, 16], v, x and the results [sequences, tokens, 64] in bf16, where a sequence is
-a head of a batch entry; c, b [batch, tokens, state] in bf16, shared by all heads of a batch entry; log_decay [sequences,
+Tensors are contiguous: q, k [sequences, tokens, 16], v, x and the results [sequences, tokens, 64] in bf16 (for Hedgehog all of
+them 128 wide), where a sequence is a head of a batch entry; q_map, k_map [heads, 128, 64]; c, b [batch, tokens, state] in bf16, shared by all heads of a batch entry; log_decay [sequences,
 tokens] in fp32. Tokens are a multiple of the chunk.
 """
 
@@ -42,6 +42,45 @@ def based_kernel(q, k, v, out, tokens, CHUNK: tl.constexpr, VALUES: tl.constexpr
         square += tl.dot(squares, values)
         linear += tl.dot(keys, values)
         constant += tl.sum(values.to(tl.float32), 0)
+
+
+@triton.jit
+def softmax_features(x, feature_map, CHUNK: tl.constexpr):
+    """softmax(x map) and softmax(-x map), their columns in turn: products of features do not depend on the order."""
+    mapped = tl.dot(x, feature_map)
+    positive = tl.exp2((mapped - tl.max(mapped, 1)[:, None]) * LOG2E)
+    negative = tl.exp2((tl.min(mapped, 1)[:, None] - mapped) * LOG2E)
+    positive /= tl.sum(positive, 1)[:, None]
+    negative /= tl.sum(negative, 1)[:, None]
+    return tl.reshape(tl.join(positive, negative), (CHUNK, 128)).to(tl.bfloat16)
+
+
+@triton.jit
+def hedgehog_kernel(q, k, v, q_map, k_map, out, tokens, heads, CHUNK: tl.constexpr, VALUES: tl.constexpr):
+    """A sequence and VALUES of its 128 values; the state stays in registers."""
+    sequence = tl.program_id(1).to(tl.int64)
+    time, dim, half = tl.arange(0, CHUNK), tl.arange(0, 128), tl.arange(0, 64)
+    value = tl.program_id(0) * VALUES + tl.arange(0, VALUES)
+    q += sequence * tokens * 128
+    k += sequence * tokens * 128
+    v += sequence * tokens * 128
+    out += sequence * tokens * 128
+    in_map = sequence % heads * 128 * 64 + dim[:, None] * 64 + half[None, :]
+    of_queries, of_keys = tl.load(q_map + in_map), tl.load(k_map + in_map)
+    causal = time[:, None] >= time[None, :]
+    state = tl.zeros([128, VALUES], tl.float32)
+    features = tl.zeros([128], tl.float32)
+    for start in range(0, tokens, CHUNK):
+        at = (start + time)[:, None] * 128
+        queries = softmax_features(tl.load(q + at + dim[None, :]), of_queries, CHUNK)
+        keys = softmax_features(tl.load(k + at + dim[None, :]), of_keys, CHUNK)
+        values = tl.load(v + at + value[None, :])
+        weight = tl.where(causal, tl.dot(queries, tl.trans(keys)), 0)
+        result = tl.dot(weight.to(tl.bfloat16), values) + tl.dot(queries, state.to(tl.bfloat16))
+        total = tl.sum(weight, 1) + tl.sum(queries.to(tl.float32) * features[None, :], 1)
+        tl.store(out + at + value[None, :], (result / total[:, None]).to(tl.bfloat16))
+        state += tl.dot(tl.trans(keys), values)
+        features += tl.sum(keys.to(tl.float32), 0)
 
 
 @triton.jit
@@ -136,6 +175,19 @@ def based_versions():
         return f"Triton, chunk {chunk}, {values} values, {warps} warps", begin
 
     return [version(16, 32, 4), version(32, 32, 4), version(32, 64, 8), version(64, 32, 4), version(64, 64, 8)]
+
+
+def hedgehog_versions():
+    def version(chunk, values, warps):
+        def begin(q, k, v, q_map, k_map, out):
+            sequences, tokens, heads = q.shape[0], q.shape[1], q_map.shape[0]
+            hedgehog_kernel[(128 // values, sequences)](
+                q, k, v, q_map, k_map, out, tokens, heads, CHUNK=chunk, VALUES=values, num_warps=warps, num_stages=2
+            )
+
+        return f"Triton, chunk {chunk}, {values} values, {warps} warps", begin
+
+    return [version(32, 64, 4), version(64, 64, 4), version(64, 64, 8), version(64, 128, 8)]
 
 
 def mamba2_versions():
