@@ -26,15 +26,19 @@ struct Convolution {
     }
     std::vector<float> out;
     for (size_t head = 0; head < shape.heads; ++head) {
-      for (size_t k = 0; k <= length / 2; ++k) {
-        double re = 0, im = 0;
-        for (size_t n = 0; n < length; ++n) {
-          const double v = filter[head * length + n];
-          re += v * cos[n * k % length];
-          im += v * sin[n * k % length];
+      std::vector<double> re(length / 2 + 1), im(length / 2 + 1);
+      for (size_t n = 0; n < length; ++n) {
+        const double v = filter[head * length + n];
+        if (v == 0) continue;
+        for (size_t k = 0, angle = 0; k <= length / 2; ++k) {
+          re[k] += v * cos[angle];
+          im[k] += v * sin[angle];
+          angle = angle + n < length ? angle + n : angle + n - length;
         }
-        out.push_back(static_cast<float>(re));
-        out.push_back(static_cast<float>(im));
+      }
+      for (size_t k = 0; k <= length / 2; ++k) {
+        out.push_back(static_cast<float>(re[k]));
+        out.push_back(static_cast<float>(im[k]));
       }
     }
     return out;
