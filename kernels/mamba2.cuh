@@ -95,7 +95,7 @@ struct Mamba2 {
   static __device__ __forceinline__ Weights weights_of(Outputs& scores, const float (&sums)[kChunk],
                                                        const Decays& columns, const warpgroup::Place& place) {
     warpgroup::RowVector<Outputs> rows;
-    warpgroup::load_rows(rows, sums, place);
+    warpgroup::load(rows, sums, place);
     warpgroup::map_rows_and_columns(scores, scores, rows, columns,
                                     [](float s, float i, float j) { return s * ptx::exp2(i - j); });
     warpgroup::map_rows(
@@ -149,7 +149,7 @@ struct Mamba2 {
     Weights weights = weights_of(scores, mine.sums, sums, at);
     Outputs y = std::move(before).wait();
     warpgroup::RowVector<Outputs> rows;
-    warpgroup::load_rows(rows, mine.sums, at);
+    warpgroup::load(rows, mine.sums, at);
     warpgroup::map_rows(
         y, y, rows, [](float v, float a, uint32_t) { return v * ptx::exp2(a); }, at.lane);
     auto within = mma_ab_async(std::move(y), std::move(weights), x);

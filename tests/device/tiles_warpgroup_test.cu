@@ -429,7 +429,7 @@ struct RowsAndColumns {
     get_registers(tile, a, place);
     wg::RowVector<Tile> of_rows;
     wg::ColumnVector<Tile> of_columns;
-    wg::load_rows(of_rows, s.rows, place);
+    wg::load(of_rows, s.rows, place);
     tiles::load(of_columns, s.columns, place.lane);
     wg::map_rows_and_columns(tile, tile, of_rows, of_columns,
                              [](float v, float row, float column) { return v + 100 * row + column; });

@@ -100,19 +100,6 @@ __device__ __forceinline__ void map_rows_and_columns(Tile& dst, const Tile& src,
   for (int i = 0; i < Tile::kParts; ++i)
     tiles::map_rows_and_columns(dst.part[i], src.part[i], rows.part[i], columns, f);
 }
-// dst[r] = src[r] for each row of a tile; src is in shared memory. For columns: tiles::load().
-template <class Tile, int kLength>
-__device__ __forceinline__ void load_rows(RowVector<Tile>& dst, const float (&src)[kLength],
-                                          const Place& place) {
-  static_assert(kLength == Tile::kRows, "load_rows: an element for each row");
-#pragma unroll
-  for (int i = 0; i < Tile::kParts; ++i) {
-#pragma unroll
-    for (int q = 0; q < 2; ++q)
-      dst.part[i].quadrant[q] = src[Tile::first_row(i, place.warp) + static_cast<uint32_t>(q * kQuadrant) +
-                                    place.lane / kPairLanes];
-  }
-}
 // The rows' own numbers, for masks.
 template <class Tile>
 __device__ __forceinline__ RowVector<Tile, uint32_t> row_numbers(const Place& place) {
