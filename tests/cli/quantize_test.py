@@ -82,6 +82,18 @@ class Quantize(Case):
         facts = json.loads(run("info", "-m", out, "--json").stdout)["model"]
         self.assertEqual(facts["weight_format"], "compressed-tensors: e4m3 with a scale per row")
 
+    def test_the_configuration_has_the_width_of_activations(self):
+        source = self.path("whole-slabs")
+        tiny_model.write(source, hidden_size=128)
+
+        def inputs(name, *flags):
+            out = self.quantize(name, "-m", source, "--random-weights", "1", *flags)
+            return self.config(out)["quantization_config"]["config_groups"]["group_0"]["input_activations"]
+
+        e4m3 = {"num_bits": 8, "type": "float", "strategy": "token", "symmetric": True, "dynamic": True}
+        self.assertEqual(inputs("activations-8"), e4m3)
+        self.assertIsNone(inputs("activations-16", "--activations", "16bit"))
+
     def test_the_configuration_describes_the_tensors(self):
         out = self.quantize("described", *self.with_model, "--weights", "int4:32")
         scheme = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32, "symmetric": False, "dynamic": False}

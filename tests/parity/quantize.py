@@ -162,7 +162,7 @@ def check_logits(directory, network, scratch):
 def check(source, layers, head, scratch):
     print(f"{source.name} --weights {layers} --lm-head {head}")
     directory = scratch / f"{source.name}-{layers}-{head}".replace(":", "-")
-    command = [PROGRAM, "quantize", "-m", source, "-o", directory, "--weights", layers, "--lm-head", head]
+    command = [PROGRAM, "quantize", "-m", source, "-o", directory, "--weights", layers, "--lm-head", head, "--activations", "16bit"]
     subprocess.run([str(part) for part in command], check=True, stdout=subprocess.DEVNULL)
     values = decompressed(directory)
     check_values(values, expected_values(source, layers, head))

@@ -68,6 +68,7 @@ void Flags::declare(FlagSet& flags) {
   };
   type("--weights", "the layers' matrices", engine.weights);
   type("--lm-head", "the LM head", engine.lm_head);
+  declare_activations(flags, engine);
   flags.value("--shard-size", "SIZE",
               "bytes of a file at most, with the suffix K, M or G for powers of 1024. Default: 5,000,000,000",
               [this](const FlagValue& v) { quantise.shard_bytes = parse_shard_size(v); });

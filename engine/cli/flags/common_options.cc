@@ -93,6 +93,10 @@ void declare_weight_formats(FlagSet& flags, EngineOptions& options) {
   };
   format("--weights", "the layers' matrices are", options.weights);
   format("--lm-head", "the LM head is", options.lm_head);
+  declare_activations(flags, options);
+}
+
+void declare_activations(FlagSet& flags, EngineOptions& options) {
   flags.value(
       "--activations", "WIDTH",
       fmt::format("width of activations that weights in fp8 are multiplied with: {}; 8bit: in a GPU's passes "

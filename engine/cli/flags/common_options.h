@@ -32,6 +32,7 @@ inline constexpr int kMaxContext =
 void declare_model_name(FlagSet& flags, std::string& model);
 // --weights, --lm-head.
 void declare_weight_formats(FlagSet& flags, EngineOptions& options);
+void declare_activations(FlagSet& flags, EngineOptions& options);
 // -m, --random-weights, --weights, --lm-head, --allow-nonfinite: selects the model, which generates:
 // embeddings become false.
 void declare_model(FlagSet& flags, EngineOptions& options);

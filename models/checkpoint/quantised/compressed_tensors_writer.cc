@@ -35,10 +35,16 @@ ordered_json scheme_of(DType dtype) {
   return scheme;
 }
 
-ordered_json group_json(DType dtype, const char* target) {
+// Activations that are rounded to e4m3 as they come, with a scale for each token; or 16 bits wide.
+ordered_json inputs_json(bool e4m3) {
+  if (!e4m3) return nullptr;
+  return {{"num_bits", 8}, {"type", "float"}, {"strategy", "token"}, {"symmetric", true}, {"dynamic", true}};
+}
+
+ordered_json group_json(DType dtype, const char* target, bool e4m3_inputs) {
   return {{"targets", {target}},
           {"weights", scheme_of(dtype)},
-          {"input_activations", nullptr},
+          {"input_activations", inputs_json(e4m3_inputs && dtype == DType::kE4M3)},
           {"output_activations", nullptr},
           {"format", format_of(dtype)}};
 }
@@ -61,10 +67,10 @@ ordered_json compressed_tensors_config(const WeightFormats& formats) {
   constexpr const char* kLmHead = "re:.*lm_head";
   const DType layers = formats.layers, lm_head = formats.lm_head;
   ordered_json groups = ordered_json::object(), ignored = ordered_json::array();
-  if (has_codes(layers)) groups["group_0"] = group_json(layers, kAllLinear);
+  if (has_codes(layers)) groups["group_0"] = group_json(layers, kAllLinear, formats.e4m3_inputs);
   if (has_codes(layers) && !has_codes(lm_head)) ignored.push_back("lm_head");
   if (has_codes(lm_head) && lm_head != layers)
-    groups[fmt::format("group_{}", groups.size())] = group_json(lm_head, kLmHead);
+    groups[fmt::format("group_{}", groups.size())] = group_json(lm_head, kLmHead, formats.e4m3_inputs);
   const bool mixed =
       has_codes(layers) && has_codes(lm_head) && std::string_view(format_of(layers)) != format_of(lm_head);
   ordered_json config = {
