@@ -112,5 +112,47 @@ TEST_P(TiledModel, HasTheSameLogitsWhereABatchDecodesTheText) {
   }
 }
 
+// Models whose passes of more than 64 rows multiply e4m3 with e4m3.
+LlamaConfig with_e4m3_inputs(LlamaConfig config, int intermediate, DType lm_head) {
+  config = in_e4m3(std::move(config), lm_head);
+  config.hidden_size = 256;
+  config.intermediate_size = intermediate;
+  config.formats.e4m3_inputs = true;
+  return config;
+}
+
+// Pieces have more than 64 rows, too: a pass of fewer computes in fp16.
+TEST(E4M3Inputs, HaveTheHostsLogitsOfAPromptInOnePassAndInPieces) {
+  constexpr uint32_t kPrompt = 384;
+  for (const LlamaConfig& config : {with_e4m3_inputs(tiny_parts_config(), 2176, DType::kE4M3),
+                                    with_e4m3_inputs(tiny_large_heads_config(), 1152, DType::kBF16),
+                                    with_e4m3_inputs(tiny_head_norms_config(), 1152, DType::kE4M3)}) {
+    SCOPED_TRACE(config.name);
+    ASSERT_TRUE(config.has_e4m3_inputs());
+    const std::vector<int32_t> tokens = random_tokens(config, kPrompt, 9);
+    const auto options_of = [](uint32_t rows) {
+      BackendOptions options;
+      options.limits.context = kPrompt;
+      options.limits.rows = rows;
+      return options;
+    };
+    const auto read = [&](uint32_t rows) {
+      return teacher_force(*make_device_backend(config, *make_random_weights(config, kSeed), options_of(rows)),
+                           tokens);
+    };
+    BackendOptions of_host = options_of(kPrompt);
+    of_host.limits.tile_rows = widest_kernel(1).tile_rows;
+    LlamaConfig in_bf16 = config;
+    in_bf16.formats = {};  // the backend rounds them
+    const auto weights = std::make_shared<const ModelWeights>(ModelWeights::random(in_bf16, kSeed));
+    const std::vector<float> in_one_pass = read(kPrompt);
+    Nearness nearness;
+    nearness.add(in_one_pass, teacher_force(*make_host_backend(config, weights, of_host), tokens));
+    nearness.judge("a prompt");
+    for (const uint32_t rows : {96U, 128U, 192U})
+      EXPECT_TRUE(read(rows) == in_one_pass) << "pieces of " << rows;
+  }
+}
+
 }  // namespace
 }  // namespace serval::testing
