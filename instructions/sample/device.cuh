@@ -79,7 +79,9 @@ struct DeviceOp<Sample> : GroupOp {
     sample::RankKey drawn = s.first;
     float logit = largest;
     const uint32_t listed = num_listed(op, group, index, p);
-    if (has_target ? listed > 0 : p.temperature > 0 || (p.extras & ~uint32_t{kKeepsHistory}) != 0) {
+    // The likeliest token alone, as scores of texts ask for, needs no list of candidates.
+    if (has_target && listed == 1) list(op, group, index, 0, s.first, largest, log_sum);
+    if (has_target ? listed > 1 : p.temperature > 0 || (p.extras & ~uint32_t{kKeepsHistory}) != 0) {
       const bool adjusts = !has_target && (p.extras & kAdjustsLogits) != 0;
       const uint32_t position = group.rows[index].position + 1;
       const sample::LogitsRow row = logits_of(group, scratch.asked);
