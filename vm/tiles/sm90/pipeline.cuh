@@ -303,7 +303,10 @@ __global__ void __launch_bounds__(kThreads<Kernel>, 1)
     }
   }
   // The next kernel waits for the end of this one, by which it means that of all before.
-  if constexpr (needs_no_results<Kernel>()) ptx::wait_for_kernels_before();
+  if constexpr (needs_no_results<Kernel>()) {
+    __syncwarp();  // the loader's other lanes must not block it
+    ptx::wait_for_kernels_before();
+  }
   // A block's shared memory must exist until its peer has sent all copies and arrivals.
   if constexpr (Kernel::kBlocks > 1) {
     __syncwarp();
