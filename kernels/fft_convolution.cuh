@@ -138,22 +138,22 @@ struct FftConvolution {
     state.ready = true;
     Sequences& x = stage.x[place.index];
 
-    Stacked z = mma_ab_async(warpgroup::zeros<Stacked>(), scratch.left, x).wait();
+    Stacked z = mma_ab_async(warpgroup::fresh_zeros<Stacked>(), scratch.left, x).wait();
     multiply_complex(z.part[0], z.part[1], state.cos, state.sin);
-    const Beside spectrum = mma_abt_async(warpgroup::zeros<Beside>(),
+    const Beside spectrum = mma_abt_async(warpgroup::fresh_zeros<Beside>(),
                                           warpgroup::beside<Bf16>(z.part[0], z.part[1]), scratch.right)
                                 .wait();
     Part re = half(spectrum, 0), im = half(spectrum, 64);
     multiply_by_filter(re, im, stage, place);
     const Beside p =
-        mma_ab_async(warpgroup::zeros<Beside>(), warpgroup::beside<Bf16>(re, im), scratch.right).wait();
+        mma_ab_async(warpgroup::fresh_zeros<Beside>(), warpgroup::beside<Bf16>(re, im), scratch.right).wait();
     re = half(p, 0), im = half(p, 64);
     multiply_complex<true>(re, im, state.cos, state.sin);
     place.sync();  // all warps' first products have read x
     put(x, re, im, place);
     ptx::fence_proxy_async_shared();
     place.sync();
-    const Stacked y = mma_ab_async(warpgroup::zeros<Stacked>(), scratch.left, x).wait();
+    const Stacked y = mma_ab_async(warpgroup::fresh_zeros<Stacked>(), scratch.left, x).wait();
     place.sync();
     put(x, y.part[0], y.part[1], place);
   }

@@ -167,7 +167,7 @@ struct Hedgehog {
     if (step == 0) begin_task(g, task, state, scratch, place.opaque());
     publish(mine, state, place.opaque());
     auto mapping_keys = mma_ab_async(warpgroup::zeros<Outputs>(), stage.k, scratch.k_map);
-    auto mapping_queries = mma_ab_async(warpgroup::zeros<Outputs>(), stage.q, scratch.q_map);
+    auto mapping_queries = mma_ab_async(warpgroup::fresh_zeros<Outputs>(), stage.q, scratch.q_map);
     warpgroup::store(mine.keys,
                      features_of(std::move(mapping_keys).template wait<1>(), [](int, const Half&) {}),
                      place.opaque());
@@ -186,7 +186,7 @@ struct Hedgehog {
     kept[0] = sums.quadrant[0], kept[1] = sums.quadrant[1];
     Features same = left;
     auto scoring = mma_abt_async(warpgroup::zeros<Outputs>(), std::move(left), mine.keys);
-    auto before = mma_ab_async(warpgroup::zeros<Outputs>(), std::move(same), mine.state);
+    auto before = mma_ab_async(warpgroup::fresh_zeros<Outputs>(), std::move(same), mine.state);
     Outputs out = std::move(before).wait(), scores = std::move(scoring).wait();
     warpgroup::map_rows(
         scores, scores, warpgroup::row_numbers<Outputs>(place.opaque()),

@@ -139,7 +139,7 @@ struct Mamba2 {
     place.sync();
 
     auto scoring = mma_abt_async(warpgroup::zeros<Outputs>(), stage.c, stage.b);
-    auto before = mma_ab_async(warpgroup::zeros<Outputs>(), stage.c, mine.state);
+    auto before = mma_ab_async(warpgroup::fresh_zeros<Outputs>(), stage.c, mine.state);
     Decays sums;
     tiles::load(sums, mine.sums, at.lane);
     const float last = mine.sums[kChunk - 1];

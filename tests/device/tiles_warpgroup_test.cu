@@ -198,7 +198,8 @@ struct ProductOfColumns {
     wg::load(whole, s.a, place);
     auto left = wg::columns<kTerms>(whole, 0), same = left;
     auto one = wg::mma_abt_async(wg::zeros<Sums>(), std::move(left), wg::columns_of<kTerms>(s.b, first));
-    auto two = wg::mma_abt_async(wg::zeros<Sums>(), std::move(same), wg::columns_of<kTerms>(s.b, first));
+    auto two =
+        wg::mma_abt_async(wg::fresh_zeros<Sums>(), std::move(same), wg::columns_of<kTerms>(s.b, first));
     put_registers(out, std::move(one).template wait<1>(), place);
     put_registers(out + 64 * kCols, std::move(two).wait(), place);
   }

@@ -38,12 +38,19 @@ __device__ __forceinline__ void fill(Tile& dst, float value) {
 #pragma unroll
   for (auto& part : dst.part) tiles::fill(part, value);
 }
-// A tile of zeros, to begin sums with. Each is a value of its own for the compiler: were it a copy of another
-// tile's zero, ptxas would wait for the products that add to that one.
+// A tile of zeros, to begin sums with.
 template <class Tile>
 __device__ __forceinline__ Tile zeros() {
   Tile out;
   fill(out, 0);
+  return out;
+}
+// Likewise, for sums of several parts, or while products add to other sums. The compiler may make one zero a
+// copy of another, and ptxas waits for the products before it copies a register that they add to, so these
+// zeros are values of their own.
+template <class Tile>
+__device__ __forceinline__ Tile fresh_zeros() {
+  Tile out = zeros<Tile>();
 #pragma unroll
   for (auto& part : out.part) {
 #pragma unroll
