@@ -1,8 +1,8 @@
 """Linear attention and Mamba-2 in Triton, in the same chunked forms as kernels/: what beside_triton.py compares with.
 
 Tensors are contiguous: q, k [sequences, tokens, 16], v, x and the results [sequences, tokens, 64] in bf16 (for Hedgehog all of
-them 128 wide), where a sequence is a head of a batch entry; q_map, k_map [heads, 128, 64]; c, b [batch, tokens, state] in bf16, shared by all heads of a batch entry; log_decay [sequences,
-tokens] in fp32. Tokens are a multiple of the chunk.
+them 128 wide), where a sequence is a head of a batch entry; q_map, k_map [heads, 128, 64]; c, b [batch, tokens, state] in bf16,
+shared by all heads of a batch entry; log_decay [sequences, tokens] in fp32. Tokens are a multiple of the chunk.
 """
 
 import torch
