@@ -120,8 +120,8 @@ struct Product {
       products = begin(std::move(products), s, place);
       sums = std::move(products).wait();
     } else {
-      sums = begin(std::move(sums), s, place).wait();
-      sums = begin(std::move(sums), s, place).wait();
+      auto products = begin(std::move(sums), s, place);
+      sums = begin(std::move(products), s, place).wait();  // both left operands are in registers
     }
     put_registers(out, sums, place);
   }

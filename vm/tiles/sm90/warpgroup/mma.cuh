@@ -51,6 +51,23 @@ __device__ __forceinline__ void pin(Part& tile) {
 
 // Stands for a left operand in shared memory.
 struct NoRegisters {};
+// Left operands in registers of successive products on the same sums.
+template <class First, class Second>
+struct Lefts {
+  First first;
+  Second second;
+};
+__device__ __forceinline__ void pin_left(NoRegisters&) {}
+template <AnyRegisterTile A>
+__device__ __forceinline__ void pin_left(A& left) {
+#pragma unroll
+  for (auto& part : left.part) pin(part);
+}
+template <class First, class Second>
+__device__ __forceinline__ void pin_left(Lefts<First, Second>& lefts) {
+  pin_left(lefts.first);
+  pin_left(lefts.second);
+}
 
 template <class D, class A, class B>
 constexpr void check_common() {
@@ -181,10 +198,7 @@ class [[nodiscard]] InFlight {
     ptx::wgmma_wait<kLater>();
 #pragma unroll
     for (auto& part : sums_.part) detail::pin(part);
-    if constexpr (AnyRegisterTile<A>) {
-#pragma unroll
-      for (auto& part : left_.part) detail::pin(part);
-    }
+    detail::pin_left(left_);
     return sums_;
   }
   // wait() after the arithmetic that gives `value`, which is not negative. ptxas moves a wait before
@@ -199,6 +213,8 @@ class [[nodiscard]] InFlight {
  private:
   template <class Sums>
   friend __device__ __forceinline__ auto take_sums(Sums& sums);
+  template <class Sums>
+  friend __device__ __forceinline__ auto take_left(Sums& sums);
 
   D sums_;
   [[no_unique_address]] A left_;
@@ -209,11 +225,17 @@ inline constexpr bool kIsInFlight<InFlight<D, A>> = true;
 template <class Sums>
 __device__ __forceinline__ auto take_sums(Sums& sums) {
   if constexpr (kIsInFlight<Sums>) {
-    static_assert(std::same_as<std::remove_cvref_t<decltype(sums.left_)>, detail::NoRegisters>,
-                  "mma: wait() before further products: these read a left operand in registers");
     return sums.sums_;
   } else {
     return sums;
+  }
+}
+template <class Sums>
+__device__ __forceinline__ auto take_left(Sums& sums) {
+  if constexpr (kIsInFlight<Sums>) {
+    return sums.left_;
+  } else {
+    return detail::NoRegisters();
   }
 }
 
@@ -227,6 +249,7 @@ __device__ __forceinline__ auto begin_products(Sums&& sums, A&& a, const B& b) {
   static_assert(!AnyRegisterTile<Left> || !std::is_lvalue_reference_v<A>,
                 "mma: a left operand in registers must be moved in: std::move(a)");
   auto d = take_sums(sums);
+  auto before = take_left(sums);  // still read by products
   using D = decltype(d);
   if constexpr (kTransposed) {
     check_ab<D, Left, B>();
@@ -234,10 +257,13 @@ __device__ __forceinline__ auto begin_products(Sums&& sums, A&& a, const B& b) {
     check_abt<D, Left, B>();
   }
   multiply<kTransposed>(d, a, b);
-  if constexpr (AnyRegisterTile<Left>) {
+  using Before = decltype(before);
+  if constexpr (!AnyRegisterTile<Left>) {
+    return InFlight<D, Before>(d, before);
+  } else if constexpr (std::same_as<Before, NoRegisters>) {
     return InFlight<D, Left>(d, a);
   } else {
-    return InFlight<D>(d, NoRegisters());
+    return InFlight<D, Lefts<Before, Left>>(d, {before, a});
   }
 }
 
