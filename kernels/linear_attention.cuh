@@ -30,8 +30,8 @@ struct Based {
   using Weights = warpgroup::RegisterTile<Bf16, kChunk, 64>;
   using StateSums = warpgroup::Accumulator<192, 64>;  // a row for each feature, and 32 that nobody reads
   using StateTile = SharedTile<Bf16, 192, 64>;
-  using KeyFeatures = warpgroup::RegisterTile<Bf16, 192, kChunk / 2>;  // of half of the tokens
-  using Keys = SharedTile<Bf16, kDim, kChunk>;                         // transposed
+  using KeyFeatures = warpgroup::RegisterTile<Bf16, 192, kChunk>;
+  using Keys = SharedTile<Bf16, kDim, kChunk>;  // transposed
 
   struct Globals {
     TensorMap<Panel> q, k, v, out;
@@ -83,14 +83,14 @@ struct Based {
     ptx::load_matrices<true>(four, ptx::shared_address(k.at(token + m / 2 * 8 + lane, col + m % 2 * 8)));
     ptx::store_matrices<false>(ptx::shared_address(keys.at(m % 2 * 8 + lane, token + m / 2 * 8)), four);
   }
-  // φ(k)ᵀ without weights of the tokens from `token` on: warp w has groups w, 4 + w and 8 + w.
-  static __device__ __forceinline__ KeyFeatures key_features(const Keys& keys, uint32_t token,
+  // φ(k)ᵀ without weights: warp w has groups w, 4 + w and 8 + w.
+  static __device__ __forceinline__ KeyFeatures key_features(const Keys& keys,
                                                              const warpgroup::Place& place) {
     KeyFeatures out;
     const uint32_t m = place.lane / kQuadrant, row = m % 2 * 8 + place.lane % kQuadrant, col = m / 2 * 8;
     const auto load = [&](uint32_t(&four)[4], uint32_t distance, uint32_t step) {
       const uint32_t first = ptx::shared_address(keys.at((row + distance) % kDim, col));
-      ptx::load_matrices<false>(four, Keys::moved<sizeof(Bf16)>(first, 0, token + step * 16));
+      ptx::load_matrices<false>(four, Keys::moved<sizeof(Bf16)>(first, 0, step * 16));
     };
 #pragma unroll
     for (uint32_t step = 0; step < KeyFeatures::kCols / 16; ++step) {
@@ -167,6 +167,12 @@ struct Based {
     return out;
   }
 
+  static __device__ __forceinline__ void publish(StateTile& to, const State& state,
+                                                 const warpgroup::Place& place) {
+    warpgroup::RegisterTile<Bf16, 192, 64> rounded;
+    warpgroup::convert(rounded, state.sums);
+    warpgroup::store(to, rounded, place);
+  }
   static __device__ __forceinline__ void compute(const Globals&, const Task& task, uint32_t step,
                                                  Stage& stage, State& state, Scratch& scratch,
                                                  const warpgroup::Place& place) {
@@ -174,37 +180,33 @@ struct Based {
     auto& mine = scratch.of[place.index];
     Panel& v = stage.v[place.index];
     const uint32_t col = (task.head % kHeadsOfPanel + place.index) * kDim;
-    if (step == 0) warpgroup::fill(state.sums, 0);
-    {
-      warpgroup::RegisterTile<Bf16, 192, 64> rounded;
-      warpgroup::convert(rounded, state.sums);
-      warpgroup::store(mine.state, rounded, place);
-    }
     transpose_keys(mine.keys, stage.k, col, at);
-    ptx::fence_proxy_async_shared();
-    place.sync();
-
+    if (step == 0) {
+      warpgroup::fill(state.sums, 0);
+      publish(mine.state, state, at);
+      ptx::fence_proxy_async_shared();
+    }
     const Queries q = load_queries(stage.q, col, at);
     warpgroup::RegisterTile<Bf16, kChunk, kDim> left;
     for (uint32_t i = 0; i < 4; ++i) left.part[0].quadrant[i % 2][i / 2] = q.pair[i % 2][i / 2 * 4];
-    auto scoring =
-        mma_abt_async(warpgroup::zeros<Scores>(), std::move(left), warpgroup::columns_of<kDim>(stage.k, col));
-    auto features = query_features(q, place);
-    Scores scores = std::move(scoring).wait();
-    auto before = mma_ab_async(warpgroup::zeros<Scores>(), std::move(features),
-                               warpgroup::rows_of<kFeatures>(mine.state, 0));
+    auto scoring = mma_abt_async(warpgroup::fresh_zeros<Scores>(), std::move(left),
+                                 warpgroup::columns_of<kDim>(stage.k, col));
+    place.sync();  // the keys, and the state that the chunk before has published
+
+    auto update = mma_ab_async(std::move(state.sums), key_features(mine.keys, at), v);
+    Scores scores = std::move(scoring).template wait<1>();
     Weights weights = weights_of(scores, at);
-    auto out = mma_ab_async(std::move(before).wait(), std::move(weights), v);
-    auto update = mma_ab_async(std::move(state.sums), key_features(mine.keys, 0, at),
-                               warpgroup::rows_of<kChunk / 2>(v, 0));
-    Weights rounded;
-    warpgroup::convert(rounded, std::move(out).template wait<1>());
-    KeyFeatures others = key_features(mine.keys, kChunk / 2, at);
-    state.sums = mma_ab_async(std::move(update).wait(), std::move(others),
-                              warpgroup::rows_of<kChunk / 2>(v, kChunk / 2))
-                     .wait();
+    auto features = query_features(q, at);
+    state.sums = std::move(update).wait();
+    auto products = mma_ab_async(warpgroup::zeros<Scores>(), std::move(weights), v);
+    Scores out =
+        mma_ab_async(std::move(products), std::move(features), warpgroup::rows_of<kFeatures>(mine.state, 0))
+            .wait();
     place.sync();  // all warps' products have read the values, the keys and the state
-    warpgroup::store(v, rounded, place);
+    Weights rounded;
+    warpgroup::convert(rounded, out);
+    warpgroup::store(v, rounded, at);
+    publish(mine.state, state, at);  // for the next chunk; the pipeline's fence and the barrier above follow
   }
 };
 

@@ -122,44 +122,49 @@ struct Mamba2 {
     return out;
   }
 
+  static __device__ __forceinline__ void publish(SharedTile<Bf16, kState, kDim>& to, const State& state,
+                                                 const warpgroup::Place& place) {
+    warpgroup::RegisterTile<Bf16, kState, kDim> rounded;
+    warpgroup::convert(rounded, state.sums);
+    warpgroup::store(to, rounded, place);
+  }
   static __device__ __forceinline__ void compute(const Globals&, const Task&, uint32_t step, Stage& stage,
                                                  State& state, Scratch& scratch,
                                                  const warpgroup::Place& place) {
     const warpgroup::Place at = place.opaque();
     auto& mine = scratch.of[place.index];
     Panel& x = stage.x[place.index];
-    if (step == 0) warpgroup::fill(state.sums, 0);
-    {
-      warpgroup::RegisterTile<Bf16, kState, kDim> rounded;
-      warpgroup::convert(rounded, state.sums);
-      warpgroup::store(mine.state, rounded, at);
+    if (step == 0) {
+      warpgroup::fill(state.sums, 0);
+      publish(mine.state, state, at);
+      ptx::fence_proxy_async_shared();
     }
-    sum_decays(mine.sums, stage.log_decay[place.index], at);
-    ptx::fence_proxy_async_shared();
-    place.sync();
-
     auto scoring = mma_abt_async(warpgroup::zeros<Outputs>(), stage.c, stage.b);
-    auto before = mma_ab_async(warpgroup::fresh_zeros<Outputs>(), stage.c, mine.state);
+    sum_decays(mine.sums, stage.log_decay[place.index], at);
+    place.sync();  // the sums, and the state that the chunk before has published
+
+    Outputs scores = std::move(scoring).wait();
+    const float last = mine.sums[kChunk - 1];
+    warpgroup::map(state.sums, state.sums, [decay = ptx::exp2(last)](float v) { return v * decay; });
+    auto before = mma_ab_async(warpgroup::zeros<Outputs>(), stage.c, mine.state);
     Decays sums;
     tiles::load(sums, mine.sums, at.lane);
-    const float last = mine.sums[kChunk - 1];
     Keys keys = decayed_keys(stage.b, sums, last, at);
-    warpgroup::map(state.sums, state.sums, [decay = ptx::exp2(last)](float v) { return v * decay; });
-    Outputs scores = std::move(scoring).template wait<1>();
+    auto update = mma_ab_async(std::move(state.sums), std::move(keys), x);
     Weights weights = weights_of(scores, mine.sums, sums, at);
-    Outputs y = std::move(before).wait();
+    Outputs y = std::move(before).template wait<1>();
     warpgroup::RowVector<Outputs> rows;
     warpgroup::load(rows, mine.sums, at);
     warpgroup::map_rows(
         y, y, rows, [](float v, float a, uint32_t) { return v * ptx::exp2(a); }, at.lane);
     auto within = mma_ab_async(std::move(y), std::move(weights), x);
-    auto update = mma_ab_async(std::move(state.sums), std::move(keys), x);
 
+    state.sums = std::move(update).template wait<1>();
     Weights rounded;
-    warpgroup::convert(rounded, std::move(within).template wait<1>());
-    state.sums = std::move(update).wait();
+    warpgroup::convert(rounded, std::move(within).wait());
     place.sync();  // all warps' products have read x and the state, and the warps have read the sums
     warpgroup::store(x, rounded, at);
+    publish(mine.state, state, at);  // for the next chunk; the pipeline's fence and the barrier above follow
   }
 };
 
