@@ -4,8 +4,8 @@
 //                         rows_of, columns_of; Place
 //   warpgroup/mma.cuh     mma_ab_async, mma_abt_async; InFlight; settle
 //   warpgroup/ops.cuh     fill, zeros, fresh_zeros, map, map_rows, map_columns, reduce_rows, accumulate_rows,
-//                         reduce_lanes, convert, columns; load, load_transposed, store, store_through: shared memory and the
-//                         copy engine; store_rows: global memory
+//                         reduce_lanes, convert, columns; load, load_transposed, store, store_through: shared
+//                         memory and the copy engine; store_rows: global memory
 //
 // Not included here:
 //
