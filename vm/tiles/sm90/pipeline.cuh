@@ -1,10 +1,10 @@
-// The pipeline of a kernel: load, compute, finish. An author writes small functions; the pipeline owns
-// stages, barriers, phases, registers, and the walk through the tasks.
+// The pipeline of a kernel: load, compute, finish; or load, compute, store, finish. An author writes small
+// functions; the pipeline owns stages, barriers, phases, registers, and the walk through the tasks.
 //
 // Work is a list of tasks (output tiles, say), each of which has steps. For each step one thread loads a
 // stage of shared memory, while the consumers (some warpgroups) compute on the stages before. A stage is
-// loaded again as soon as it has been computed on. Each block, or cluster of blocks, takes every n-th task
-// and keeps loading while the task before is finished.
+// loaded again as soon as it has been computed on and, with a store, its results have left. Each block, or
+// cluster of blocks, takes every n-th task and keeps loading while the task before is finished.
 //
 // A Kernel is a struct without data:
 //
@@ -36,7 +36,9 @@
 // or anything else:
 //   using State;  State begin(globals, place)            the thread's own variables, for all its tasks
 //   void compute(globals, task, step, stage, state, scratch, place)
-//   void finish(globals, task, state, scratch, place)    after a task's last step
+//   void finish(globals, task, state, scratch, place)    after a task's last step; may be left out
+//   void store(globals, task, step, stage)               one thread: begins copies of the stage's results,
+//                                                        which compute() has left in it; may be left out
 //
 // Tasks are dealt in a fixed order, so results do not depend on timing.
 //
@@ -95,10 +97,22 @@ constexpr __host__ __device__ TilePlace tile_in_groups(uint32_t index, uint32_t 
 namespace detail {
 
 inline constexpr uint32_t kServiceWarps = 4;  // a warpgroup: registers are moved between warpgroups
+inline constexpr uint32_t kLoaderWarp = 0, kStorerWarp = 1;
 
 template <class Kernel>
 concept MultipliesTiles = requires {
   typename Kernel::Sums;
+};
+template <class Kernel>
+concept Stores = requires(const typename Kernel::Globals& globals, const typename Kernel::Task& task,
+                          typename Kernel::Stage& stage) {
+  Kernel::store(globals, task, 0U, stage);
+};
+template <class Kernel>
+concept Finishes = requires(const typename Kernel::Globals& globals, const typename Kernel::Task& task,
+                            typename Kernel::State& state, typename Kernel::Scratch& scratch,
+                            const warpgroup::Place& place) {
+  Kernel::finish(globals, task, state, scratch, place);
 };
 template <class Kernel>
 concept LoadsTasks = requires {
@@ -134,15 +148,17 @@ template <class Kernel>
 struct Shared {
   typename Kernel::Stage stages[Kernel::kStages];
   typename Kernel::Scratch scratch[kScratches<Kernel>];
-  uint64_t landed[Kernel::kStages];                                         // the stage's bytes have landed
-  uint64_t free[Kernel::kStages];                                           // the stage may be loaded
+  uint64_t landed[Kernel::kStages];    // the stage's bytes have landed
+  uint64_t computed[Kernel::kStages];  // results are in the stage; if the kernel stores
+  uint64_t free[Kernel::kStages];      // the stage may be loaded
   uint64_t task_landed[kScratches<Kernel>], task_free[kScratches<Kernel>];  // for what load_task() loads
 
   __device__ __forceinline__ void init() {
     constexpr uint32_t kConsumerWarps = Kernel::kConsumers * warpgroup::kWarps;
     for (uint32_t i = 0; i < Kernel::kStages; ++i) {
       ptx::mbarrier_init(&landed[i], 1);
-      ptx::mbarrier_init(&free[i], kConsumerWarps * Kernel::kBlocks);
+      ptx::mbarrier_init(&computed[i], kConsumerWarps);
+      ptx::mbarrier_init(&free[i], Stores<Kernel> ? 1 : kConsumerWarps * Kernel::kBlocks);
     }
     for (uint32_t i = 0; i < kScratches<Kernel>; ++i) {
       ptx::mbarrier_init(&task_landed[i], 1);
@@ -196,6 +212,26 @@ __device__ __forceinline__ void load_stages(const typename Kernel::Globals& glob
     Kernel::load(globals, task, step, s.stages[at.at], Landing{&s.landed[at.at], share.block});
     at.advance();
   });
+}
+
+// Stages become free when the copies out of them have read them: those of a stage while the next is stored.
+template <class Kernel>
+__device__ __forceinline__ void store_stages(const typename Kernel::Globals& globals, Shared<Kernel>& s) {
+  const Share<Kernel> share(globals);
+  RingPlace<Kernel::kStages> at(0);
+  uint32_t before = Kernel::kStages;
+  share.for_steps(globals, [&](const auto& task, uint32_t step, bool) {
+    ptx::mbarrier_wait(&s.computed[at.at], at.parity);
+    Kernel::store(globals, task, step, s.stages[at.at]);
+    ptx::commit_stores();
+    if (before < Kernel::kStages) {
+      ptx::wait_stores_read<1>();
+      ptx::mbarrier_arrive(&s.free[before]);
+    }
+    before = at.at;
+    at.advance();
+  });
+  ptx::wait_stores<0>();
 }
 
 // The warp has computed on a stage.
@@ -261,14 +297,20 @@ __device__ __forceinline__ void compute_stages(const typename Kernel::Globals& g
     ptx::mbarrier_wait(&s.landed[at.at], at.parity);
     auto& scratch = s.scratch[task_at.at];
     Kernel::compute(globals, task, step, s.stages[at.at], state, scratch, place);
-    __syncwarp();
-    release(s, at.at, place.lane);
+    if constexpr (Stores<Kernel>) {
+      ptx::fence_proxy_async_shared();
+      __syncwarp();
+      if (place.lane == 0) ptx::mbarrier_arrive(&s.computed[at.at]);
+    } else {
+      __syncwarp();
+      release(s, at.at, place.lane);
+    }
     if (last) {
       if constexpr (LoadsTasks<Kernel>) {
         if (place.lane == 0) ptx::mbarrier_arrive(&s.task_free[task_at.at]);
         task_at.advance();
       }
-      Kernel::finish(globals, task, state, scratch, place);
+      if constexpr (Finishes<Kernel>) Kernel::finish(globals, task, state, scratch, place);
     }
     at.advance();
   });
@@ -293,7 +335,10 @@ __global__ void __launch_bounds__(kThreads<Kernel>, 1)
   ptx::let_next_kernel_start();
   if (warp < kServiceWarps) {
     ptx::set_max_registers_down<Registers<Kernel>::kService>();
-    if (threadIdx.x == 0) load_stages(globals, s);
+    if (threadIdx.x == kLoaderWarp * kWarpThreads) load_stages(globals, s);
+    if constexpr (Stores<Kernel>) {
+      if (threadIdx.x == kStorerWarp * kWarpThreads) store_stages(globals, s);
+    }
   } else {
     ptx::set_max_registers_up<Registers<Kernel>::kConsumer>();
     if constexpr (MultipliesTiles<Kernel>) {
@@ -323,6 +368,8 @@ template <class Kernel>
 void launch(const typename Kernel::Globals& globals, cudaStream_t stream, bool overlaps = true) {
   static_assert(Kernel::kStages >= 2, "a pipeline has two stages or more");
   static_assert(Kernel::kBlocks == 1 || Kernel::kBlocks == 2, "a cluster has one block or two");
+  static_assert(Kernel::kBlocks == 1 || !detail::Stores<Kernel>,
+                "a kernel that stores stages has no clusters");
   static_assert(!detail::LoadsTasks<Kernel> || !detail::MultipliesTiles<Kernel>,
                 "load_task() is for kernels with a State");
   static_assert(Kernel::kConsumers >= 1 && Kernel::kConsumers <= 3, "one to three warpgroups compute");
