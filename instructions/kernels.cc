@@ -38,8 +38,8 @@ static_assert(std::ranges::all_of(kKernels, [](const KernelTraits& k) {
 
 WeightCodes codes_of(const Program& program) {
   const auto any = [&](auto&& is) {
-    return std::ranges::any_of(
-        program.tensors, [&](const Tensor& t) { return t.kind == TensorKind::kWeight && is(t.dtype); });
+    return std::ranges::any_of(program.tensors,
+                               [&](const Tensor& t) { return t.kind == TensorKind::kWeight && is(t.dtype); });
   };
   if (any(is_int4)) return WeightCodes::kInt4;
   if (has_input_scales(program)) return WeightCodes::kW8A8;

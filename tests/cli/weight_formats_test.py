@@ -74,7 +74,7 @@ class WeightFormats(Case):
         def stages(rows, *flags):
             result = run("schedule", "-m", "llama-3.2-1b", "--machine", "h200", "--max-batch-tokens", "128", "--rows", rows, "--json", *flags)
             self.assertEqual(result.returncode, 0, msg=result.stderr)
-            return "quantise_rows" in result.stdout
+            return b"quantise_rows" in result.stdout
 
         self.assertTrue(stages("65", "--weights", "fp8"))
         self.assertTrue(stages("65", "--weights", "fp8", "--activations", "8bit"))
@@ -85,11 +85,12 @@ class WeightFormats(Case):
 
     def test_activations_of_8_bits_are_refused_where_nothing_has_them(self):
         flags = ["--activations", "8bit"]
-        self.check_fails(2, "needs weights in fp8; weights: bf16", arguments=["generate", "-p", "A", *flags])
+        compiling = ["schedule", "--machine", "h200", "--max-batch-tokens", "128", "--rows", "65"]
+        self.check_fails(2, "needs weights in fp8; weights: bf16", arguments=[*compiling, "-m", "llama-3.2-1b", *flags])
         self.check_fails(2, "batch_invariant", arguments=["generate", "-p", "A", "--weights", "fp8", "--batch-invariant", *flags])
         self.check_fails(2, "needs a GPU", arguments=["generate", "-p", "A", "--weights", "fp8", "--backend", "host", *flags])
         self.check_fails(2, "4bit", "auto", "16bit", "8bit", arguments=["generate", "-p", "A", "--activations", "4bit"])
-        self.check_fails(2, "multiples of 128", arguments=["schedule", "-m", "smollm2-135m", "--machine", "h200", "--max-batch-tokens", "128", "--rows", "65", "--weights", "fp8", *flags])
+        self.check_fails(2, "multiples of 128", arguments=[*compiling, "-m", "smollm2-135m", "--weights", "fp8", *flags])
 
     def test_other_types_are_refused(self):
         for flag in ("--weights", "--lm-head"):

@@ -439,7 +439,7 @@ bool is_product_input(Image image) {
 // other tensors fit.
 bool is_other_format(const Tensor& tensor, DType dtype) {
   return (tensor.image == Image::kPages && has_codes(dtype)) ||
-         (is_product_input(tensor.image) && dtype == DType::kF16);
+         (is_product_input(tensor.image) && !has_input_scales(tensor) && dtype == DType::kF16);
 }
 
 // A product's input and weights fit each other; what an instruction writes for a product is that product's.

@@ -8,6 +8,7 @@
 
 #include "tests/instructions/scene.h"
 #include "tests/sample.h"
+#include "vm/layout/row_bytes.h"
 #include "vm/layout/row_tiles.h"
 
 namespace serval::testing {
@@ -122,7 +123,7 @@ void swap_rows(Scene& s, uint32_t a, uint32_t b) {
   for (uint32_t i = 0; i < s.bench.memory.size(); ++i) {
     if (!has_pass_rows(s, i)) continue;
     const Tensor& t = s.bench.program.tensors[i];
-    const size_t row = t.cols * size_of(t.dtype);
+    const size_t row = row_bytes_of(t.dtype, t.cols);
     const bool has_each = t.rows == s.shape.rows || t.rows == s.shape.logit_rows();
     const uint64_t stride = has_each ? t.rows : whole_row_tiles(s.shape.rows);
     if (a >= stride || b >= stride) continue;  // logits, which one of the rows may not want

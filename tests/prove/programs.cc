@@ -50,14 +50,6 @@ const std::vector<Program>& small_programs() {
                                             {.sms = sms, .context = 200, .rows = 17, .tile_rows = tile_rows});
       for (const Compilation& how : compilations_for(sms)) out.push_back(compile_as(graph, how));
     }
-    // Weights and activations in e4m3.
-    LlamaConfig w8a8 = tiny_config();
-    w8a8.hidden_size = 128;
-    w8a8.intermediate_size = 256;
-    w8a8.num_layers = 1;
-    w8a8.formats = {.layers = DType::kE4M3, .lm_head = DType::kE4M3, .e4m3_inputs = true};
-    const Graph of_codes = build_llama_graph(w8a8, {.sms = 2, .context = 200, .rows = 72, .tile_rows = 32});
-    for (const Compilation& how : compilations_for(2)) out.push_back(compile_as(of_codes, how));
     // Programs of one row in tile order; the first has as many blocks of a sequence as a mask has words.
     for (const uint32_t context : {kBlocksOfMasks * kKvBlockTokens, kTwoLeaves}) {
       const uint32_t sms = context == kTwoLeaves ? 7 : 2;

@@ -73,8 +73,8 @@ TEST(Statistics, PrintAsTextAndJson) {
   EXPECT_EQ(json.at("instructions"), s.instructions);
   EXPECT_EQ(json.at("bytes_per_queue").size(), 2U);
   // This program has none of the ops for programs of many rows (2 of attention, 2 of K splits), for models
-  // that normalise heads (2), for several devices (6) and for embeddings (1).
-  constexpr size_t kOpsOfOthers = 13;
+  // that normalise heads (2), for several devices (6), for embeddings (1) and for inputs in e4m3 (1).
+  constexpr size_t kOpsOfOthers = 14;
   EXPECT_EQ(json.at("ops").size(), kNumOpcodes - kOpsOfOthers);
 }
 
