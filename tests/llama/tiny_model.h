@@ -98,6 +98,16 @@ inline LlamaConfig tiny_parts_config() {
   return config;
 }
 
+// Weights in e4m3, which passes of more than 64 rows multiply with activations in e4m3.
+inline LlamaConfig tiny_e4m3_inputs_config() {
+  LlamaConfig config = tiny_config();
+  config.name = "tiny-e4m3-inputs";
+  config.hidden_size = 128;
+  config.intermediate_size = 256;
+  config.formats = {.layers = DType::kE4M3, .lm_head = DType::kE4M3, .e4m3_inputs = true};
+  return config;
+}
+
 // For programs of tiles with heads of 128 channels, five of Q for each of K and V. These also have 2 K splits
 // of the products of O and down.
 inline LlamaConfig tiny_large_heads_config() {

@@ -119,7 +119,7 @@ LlamaConfig model_of(const Program& original) {
   LlamaConfig config = tiny_config();
   for (const LlamaConfig& model :
        {tiny_parts_config(), tiny_shared_config(kv_heads_of(original)), tiny_sliced_config(),
-        tiny_wide_config(), tiny_shared_head_norms_config()}) {
+        tiny_wide_config(), tiny_shared_head_norms_config(), tiny_e4m3_inputs_config()}) {
     if (original.metadata.at("model") == model.name) config = model;
   }
   config.num_layers = std::stoi(original.metadata.at("layers"));

@@ -50,6 +50,12 @@ const std::vector<Program>& small_programs() {
                                             {.sms = sms, .context = 200, .rows = 17, .tile_rows = tile_rows});
       for (const Compilation& how : compilations_for(sms)) out.push_back(compile_as(graph, how));
     }
+    // With activations in e4m3.
+    LlamaConfig quantises = tiny_e4m3_inputs_config();
+    quantises.num_layers = 1;
+    const Graph of_codes =
+        build_llama_graph(quantises, {.sms = 2, .context = 200, .rows = 72, .tile_rows = 32});
+    for (const Compilation& how : compilations_for(2)) out.push_back(compile_as(of_codes, how));
     // Programs of one row in tile order; the first has as many blocks of a sequence as a mask has words.
     for (const uint32_t context : {kBlocksOfMasks * kKvBlockTokens, kTwoLeaves}) {
       const uint32_t sms = context == kTwoLeaves ? 7 : 2;
