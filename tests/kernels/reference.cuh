@@ -52,6 +52,36 @@ std::vector<T> random_numbers(size_t count, double most, Random& random) {
   return out;
 }
 
+// A kernel's bf16 results in GPU memory, and elements after them that must stay as they are.
+class GuardedResults {
+ public:
+  explicit GuardedResults(size_t count) : GuardedResults(std::vector<uint16_t>(count, kCanary)) {}
+  // `before`: what the results are before the kernel writes them.
+  explicit GuardedResults(std::vector<uint16_t> before) : count_(before.size()) {
+    before.resize(count_ + kGuard, kCanary);
+    memory_ = DeviceArray<uint16_t>(std::span<const uint16_t>(before));
+  }
+  uint16_t* data() const { return memory_.data(); }
+  // Waits for the kernel.
+  std::vector<uint16_t> take() const {
+    SERVAL_CUDA_CHECK(cudaDeviceSynchronize());
+    std::vector<uint16_t> out = memory_.download();
+    for (size_t i = count_; i < out.size(); ++i) {
+      if (out[i] == kCanary) continue;
+      ADD_FAILURE() << "element " << i - count_ << " after the results was written";
+      break;
+    }
+    out.resize(count_);
+    return out;
+  }
+
+ private:
+  static constexpr uint16_t kCanary = 0x7FC1;  // a NaN
+  static constexpr size_t kGuard = 4096;
+  size_t count_;
+  DeviceArray<uint16_t> memory_;
+};
+
 // Expects bf16 results within `relative` of the value, or `absolute`; both 0: the nearest bf16.
 template <class F>
 void expect_bf16(const std::vector<uint16_t>& got, F&& want, float relative, float absolute) {
