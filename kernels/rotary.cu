@@ -16,13 +16,7 @@ void rotary(const uint16_t* x, const float* cos, const float* sin, uint16_t* out
   require_aligned(cos, kName, "cos");
   require_aligned(sin, kName, "sin");
   require_aligned(out, kName, "out");
-  const RotaryArguments arguments{reinterpret_cast<const uint4*>(x),
-                                  reinterpret_cast<uint4*>(out),
-                                  cos,
-                                  sin,
-                                  shape.tokens * shape.heads,
-                                  shape.heads,
-                                  shape.positions};
+  const RotaryArguments arguments = rotary_arguments(x, cos, sin, out, shape);
   (shape.head_dim == 64 ? launch_rotary<64, 8> : launch_rotary<128, 8>)(arguments, stream, true);
 }
 

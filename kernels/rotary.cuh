@@ -18,6 +18,16 @@ struct RotaryArguments {
   const float *cos, *sin;
   uint32_t vectors, heads, positions;
 };
+inline RotaryArguments rotary_arguments(const uint16_t* x, const float* cos, const float* sin, uint16_t* out,
+                                        const RotaryShape& shape) {
+  return {reinterpret_cast<const uint4*>(x),
+          reinterpret_cast<uint4*>(out),
+          cos,
+          sin,
+          shape.tokens * shape.heads,
+          shape.heads,
+          shape.positions};
+}
 
 __device__ __forceinline__ Segment load_angles(const float* from) {
   Segment out;

@@ -195,13 +195,8 @@ void time_rotary(kernels::RotaryShape s) {
   const auto x = random_array<uint16_t>(count, 1);
   const auto cos = random_array<float>(angles, 2), sin = random_array<float>(angles, 3);
   const DeviceArray<uint16_t> out(count);
-  const kernels::RotaryArguments g{reinterpret_cast<const uint4*>(x.data()),
-                                   reinterpret_cast<uint4*>(out.data()),
-                                   cos.data(),
-                                   sin.data(),
-                                   s.tokens * s.heads,
-                                   s.heads,
-                                   s.positions};
+  const kernels::RotaryArguments g =
+      kernels::rotary_arguments(x.data(), cos.data(), sin.data(), out.data(), s);
   time_against_copy("rotary " + std::to_string(s.tokens) + " x " + std::to_string(s.heads) + " x " +
                         std::to_string(s.head_dim),
                     2 * count * sizeof(uint16_t),

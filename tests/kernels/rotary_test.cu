@@ -14,13 +14,7 @@ using Kernel = void (*)(const uint16_t* x, const float* cos, const float* sin, u
 template <uint32_t kItems>
 void rotary_of(const uint16_t* x, const float* cos, const float* sin, uint16_t* out, RotaryShape s,
                cudaStream_t stream) {
-  const kernels::RotaryArguments arguments{reinterpret_cast<const uint4*>(x),
-                                           reinterpret_cast<uint4*>(out),
-                                           cos,
-                                           sin,
-                                           s.tokens * s.heads,
-                                           s.heads,
-                                           s.positions};
+  const kernels::RotaryArguments arguments = kernels::rotary_arguments(x, cos, sin, out, s);
   (s.head_dim == 64 ? kernels::launch_rotary<64, kItems> : kernels::launch_rotary<128, kItems>)(arguments,
                                                                                                 stream, true);
 }
