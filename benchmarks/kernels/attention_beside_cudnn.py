@@ -5,10 +5,10 @@ both directions and lengths 4096, 8192 and 16384 if none is given
 """
 
 import ctypes
-import statistics
 import sys
 
 import torch
+from in_turn import in_turn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 DIRECTIONS = ("forward", "backward")
@@ -71,32 +71,6 @@ def difference(got, want):
     return ((got.float() - want.float()).abs().max() / want.float().square().mean().sqrt()).item()
 
 
-def milliseconds(work, times):
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    begin.record()
-    for _ in range(times):
-        work()
-    end.record()
-    end.synchronize()
-    return begin.elapsed_time(end) / times
-
-
-def in_turn(works):
-    """The median milliseconds of each; each runs for a while before it is timed, so that its own power sets the clocks."""
-    once = []
-    for work in works:
-        milliseconds(work, 3)
-        once.append(milliseconds(work, 3))
-    times = [[] for _ in works]
-    for turn in range(ROUNDS):
-        order = range(len(works)) if turn % 2 == 0 else reversed(range(len(works)))
-        for i in order:
-            for _ in range(int(LEAD_IN_MS / once[i]) + 1):
-                works[i]()
-            times[i].append(milliseconds(works[i], int(TIMED_MS / once[i]) + 1))
-    return [statistics.median(of_work) for of_work in times]
-
-
 def compare(library, directions, length, head_dim, causal):
     batch, heads = TOKENS // length, CHANNELS // head_dim
     shape = (batch, heads, length, head_dim)
@@ -125,7 +99,7 @@ def compare(library, directions, length, head_dim, causal):
         works["forward"][name] = lambda variant=variant: ours.forward(variant)
     for direction in directions:
         operations = (4 if direction == "forward" else 10) * batch * heads * length**2 * head_dim / (2 if causal else 1)
-        theirs, *own = in_turn(list(works[direction].values()))
+        theirs, *own = in_turn(list(works[direction].values()), ROUNDS, TIMED_MS, LEAD_IN_MS)
         for name, ms in zip(list(works[direction])[1:], own):
             print(f"{direction}{name} {length} x {heads} x {head_dim} {'causal' if causal else 'full'}:"
                   f" {operations / ms * 1e-9:.1f} TFLOP/s, cuDNN {operations / theirs * 1e-9:.1f},"

@@ -10,9 +10,9 @@ in fp32 as a share of the results' root mean square (of two sequences), and the 
 
 import argparse
 import ctypes
-import statistics
 
 import torch
+from in_turn import in_turn
 
 ROUNDS, TIMED_MS = 7, 20
 REFUSED = 0.1  # a difference that is no rounding
@@ -33,30 +33,6 @@ class Library:
             raise SystemExit(f"beside_triton: {name} ended with {code}")
 
 
-def milliseconds(work, times):
-    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    begin.record()
-    for _ in range(times):
-        work()
-    end.record()
-    end.synchronize()
-    return begin.elapsed_time(end) / times
-
-
-def in_turn(works):
-    """Median milliseconds of each: in each round all of them, every second round in reverse order."""
-    times = []
-    for work in works:
-        milliseconds(work, 2)
-        times.append(max(1, int(TIMED_MS / milliseconds(work, 2))))
-    found = [[] for _ in works]
-    for number in range(ROUNDS):
-        order = range(len(works)) if number % 2 == 0 else reversed(range(len(works)))
-        for i in order:
-            found[i].append(milliseconds(works[i], times[i]))
-    return [statistics.median(ms) for ms in found]
-
-
 def difference(got, wanted):
     got, wanted = got.float(), wanted.float()
     if not torch.isfinite(got).all():
@@ -75,7 +51,7 @@ def compare(title, ours, references, moved, wanted):
         work()
     torch.cuda.synchronize()
     differences = [difference(result()[: len(wanted)], wanted) for _, _, result in candidates]
-    *ms, copy = in_turn(works)
+    *ms, copy = in_turn(works, ROUNDS, TIMED_MS)
     best = min(ms[len(ours) :])
     for (name, _, _), time, share in zip(candidates, ms, differences):
         wrong = "  WRONG" if not share < REFUSED else ""
