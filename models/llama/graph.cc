@@ -68,8 +68,9 @@ class Builder {
   TensorId activation(const char* name, DType dtype, uint64_t rows, uint64_t cols);
   // The input of products with weights of type `weights`.
   TensorId product_input(const char* name, uint64_t cols, DType weights);
-  // The same values in e4m3, if products of weights of type `weights` read them so; otherwise `input`.
-  TensorId codes_of(TensorId input, uint64_t cols, DType weights);
+  // The tensor of a product's input in e4m3, if products of weights of type `weights` read that; else
+  // `input`.
+  TensorId codes_of(TensorId input, DType weights);
   TensorId cache(const std::string& name);
   // Tensors of rank 0 only, which does the sampling.
   TensorId sampling_state(const char* name, uint64_t rows, uint64_t bytes);
@@ -105,9 +106,8 @@ class Builder {
   // For two matrices of `units` units each that are multiplied together: units of each in a tile.
   uint32_t pair_units(uint32_t units, uint32_t rows) const;
 
-  // Adds the stage that makes the e4m3 of a product's input, and returns these; `input` if products read
-  // that.
-  TensorId quantised(uint16_t layer, TensorId input, TensorId codes, uint32_t cols, uint32_t logits_only);
+  // Adds the stage that rounds a product's input to `codes`, unless both are one tensor. Returns `codes`.
+  TensorId quantised(uint16_t layer, TensorId input, TensorId codes, uint32_t logits_only);
 
   void embed();
   // As embed(), for several ranks: each has a part of the embedding table.
@@ -306,16 +306,14 @@ TensorId Builder::product_input(const char* name, uint64_t cols, DType weights) 
                        .image = product_image(order_)});
 }
 
-TensorId Builder::codes_of(TensorId input, uint64_t cols, DType weights) {
+TensorId Builder::codes_of(TensorId input, DType weights) {
   const bool quantises = config_.formats.e4m3_inputs && weights == DType::kE4M3 && multiplies_tiles() &&
-                         options_.rows > kMostWideTileRows && !config_.pools;
+                         options_.rows > kMostWideTileRows;
   if (!quantises) return input;
-  return graph_.add_tensor({.name = graph_.tensors[input.index].name + llama_tensor::kCodes,
-                            .rows = options_.rows,
-                            .cols = cols,
-                            .dtype = DType::kE4M3,
-                            .kind = TensorKind::kActivation,
-                            .image = product_image(order_)});
+  Tensor codes = graph_.tensors[input.index];
+  codes.name += llama_tensor::kCodes;
+  codes.dtype = DType::kE4M3;
+  return graph_.add_tensor(std::move(codes));
 }
 
 TensorId Builder::sampling_activation(const char* name, uint64_t rows, uint64_t cols) {
@@ -402,11 +400,10 @@ void Builder::add_activations() {
                               partial.cols(options_.context));
   attention_ = product_input(llama_tensor::kAttention, heads_.q_cols(), config_.formats.layers);
   mlp_ = product_input(llama_tensor::kMlp, intermediate_, config_.formats.layers);
-  weighted_codes_ = codes_of(weighted_, hidden_, config_.formats.layers);
-  head_codes_ =
-      head_input_ == weighted_ ? weighted_codes_ : codes_of(head_input_, hidden_, config_.formats.lm_head);
-  attention_codes_ = codes_of(attention_, heads_.q_cols(), config_.formats.layers);
-  mlp_codes_ = codes_of(mlp_, intermediate_, config_.formats.layers);
+  weighted_codes_ = codes_of(weighted_, config_.formats.layers);
+  head_codes_ = head_input_ == weighted_ ? weighted_codes_ : codes_of(head_input_, config_.formats.lm_head);
+  attention_codes_ = codes_of(attention_, config_.formats.layers);
+  mlp_codes_ = codes_of(mlp_, config_.formats.layers);
   if (options_.ranks > 1)
     exchange_ = activation(llama_tensor::kExchange, partial_sum_type(order_), rows, hidden_);
   if (!config_.pools) add_logits();
@@ -533,8 +530,7 @@ void Builder::add_embedding(Op op, uint32_t rank) {
         });
 }
 
-TensorId Builder::quantised(uint16_t layer, TensorId input, TensorId codes, uint32_t cols,
-                            uint32_t logits_only) {
+TensorId Builder::quantised(uint16_t layer, TensorId input, TensorId codes, uint32_t logits_only) {
   if (codes == input) return input;
   // Passes of few rows have an instance for each, so that all SMs take part.
   constexpr uint32_t kMostRows = 8, kInstancesOfFewRows = 128;
@@ -543,7 +539,7 @@ TensorId Builder::quantised(uint16_t layer, TensorId input, TensorId codes, uint
   QuantiseRows op{.input = input,
                   .rows = rows_,
                   .output = codes,
-                  .cols = cols,
+                  .cols = static_cast<uint32_t>(graph_.tensors[input.index].cols),
                   .logits_only = logits_only,
                   .num_rows = 0};
   const std::string& name = graph_.tensors[input.index].name;
@@ -560,7 +556,7 @@ void Builder::layer(uint16_t index) {
   const std::string prefix = layer_prefix(index);
   const TensorId k_cache = cache(fmt::format("cache.{}.k", index));
   const TensorId v_cache = cache(fmt::format("cache.{}.v", index));
-  const TensorId input = quantised(index, weighted_, weighted_codes_, hidden_, 0);
+  const TensorId input = quantised(index, weighted_, weighted_codes_, 0);
   if (config_.qk_norm) {
     qkv_project(index, prefix, input);
     qk_norm_rope(index, prefix, k_cache, v_cache);
@@ -576,12 +572,11 @@ void Builder::layer(uint16_t index) {
   }
   const uint32_t wanted = logits_only(index);
   add_to_residual(index, prefix + "self_attn.o_proj.weight",
-                  quantised(index, attention_, attention_codes_, heads_.q_cols(), wanted), heads_.q_cols(),
+                  quantised(index, attention_, attention_codes_, wanted), heads_.q_cols(),
                   {weight(prefix + "post_attention_layernorm.weight"), weighted_});
-  gate_up_silu(index, prefix, quantised(index, weighted_, weighted_codes_, hidden_, wanted));
-  add_to_residual(index, prefix + "mlp.down_proj.weight",
-                  quantised(index, mlp_, mlp_codes_, intermediate_, wanted), intermediate_,
-                  norm_before(index + 1));
+  gate_up_silu(index, prefix, quantised(index, weighted_, weighted_codes_, wanted));
+  add_to_residual(index, prefix + "mlp.down_proj.weight", quantised(index, mlp_, mlp_codes_, wanted),
+                  intermediate_, norm_before(index + 1));
 }
 
 Builder::NextNorm Builder::norm_before(int index) {
@@ -958,7 +953,7 @@ void Builder::gate_up_silu(uint16_t layer, const std::string& prefix, TensorId i
 }
 
 void Builder::lm_head() {
-  LmHead op{.weighted = quantised(kNoTag, head_input_, head_codes_, hidden_, 1),
+  LmHead op{.weighted = quantised(kNoTag, head_input_, head_codes_, 1),
             .squares = squares_,
             .weights = weights_.contains(llama_tensor::kLmHead) ? weight(llama_tensor::kLmHead) : embedding_,
             .rows = rows_,
