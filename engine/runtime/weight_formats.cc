@@ -97,41 +97,45 @@ void check_columns(const Model& model, const WeightFormats& formats) {
   }
 }
 
-// True if the run multiplies weights of these formats with activations in e4m3. `stored`: the formats of the
-// checkpoint, if weights are kept as they are there.
+// True if the run multiplies weights of these formats with activations in e4m3. `stored`: the formats that it
+// takes from a checkpoint; all bf16 if there is none.
 bool takes_e4m3_inputs(const EngineOptions& options, const Model& model, const WeightFormats& formats,
-                       const WeightFormats* stored) {
+                       const WeightFormats& stored) {
   const std::optional<bool> asked = asked_formats(options).e4m3_inputs;
   if (asked.value_or(false) && formats.layers != DType::kE4M3)
     throw Error(ErrorKind::kUsage,
                 fmt::format("activations: 8bit: needs weights in fp8; weights: {}", name_of(formats.layers)));
   if (asked) return *asked;
-  const bool wanted = formats.layers == DType::kE4M3 &&
-                      (stored == nullptr || stored->layers != DType::kE4M3 || stored->e4m3_inputs);
+  const bool wanted = formats.layers == DType::kE4M3 && (stored.layers != DType::kE4M3 || stored.e4m3_inputs);
   const BackendKind backend = backend_kind(options);
   return wanted && (backend == BackendKind::kDevice || backend == BackendKind::kAuto) &&
          !options.batch_invariant && options.program.empty() && model.has_e4m3_inputs();
+}
+
+// What the options leave to a checkpoint; nothing of it is read if they leave nothing.
+StoredFormats stored_formats_for(const EngineOptions& options, const AskedFormats& asked, const Model& model,
+                                 const ModelFiles* files) {
+  const bool inputs_are_open = asked.layers == DType::kE4M3 && !asked.e4m3_inputs;
+  if (files == nullptr || options.random_weights || (asked.layers && asked.lm_head && !inputs_are_open))
+    return {};
+  StoredFormats stored = files->stored_formats();
+  if (!stored.formats.all_bf16()) restrict_to_run(options, model, stored);
+  if (asked.layers) stored.layers_reason.clear();
+  if (asked.lm_head) stored.lm_head_reason.clear();
+  return stored;
 }
 
 }  // namespace
 
 ChosenFormats choose_formats(const EngineOptions& options, const Model& model, const ModelFiles* files) {
   const AskedFormats asked = asked_formats(options);
-  ChosenFormats chosen = {.formats = {.layers = asked.layers.value_or(DType::kBF16),
-                                      .lm_head = asked.lm_head.value_or(DType::kBF16)}};
-  check_columns(model, chosen.formats);
-  if (files == nullptr || options.random_weights) {
-    chosen.formats.e4m3_inputs = takes_e4m3_inputs(options, model, chosen.formats, nullptr);
-    return chosen;
-  }
-  StoredFormats stored = files->stored_formats();
-  if (!stored.formats.all_bf16()) restrict_to_run(options, model, stored);
-  if (asked.layers) stored.layers_reason.clear();
-  if (asked.lm_head) stored.lm_head_reason.clear();
-  chosen.formats = {.layers = asked.layers.value_or(stored.formats.layers),
-                    .lm_head = asked.lm_head.value_or(stored.formats.lm_head)};
-  chosen.formats.e4m3_inputs = takes_e4m3_inputs(options, model, chosen.formats, &stored.formats);
-  chosen.notice = notice_of(files->path().string(), stored);
+  check_columns(model, {.layers = asked.layers.value_or(DType::kBF16),
+                        .lm_head = asked.lm_head.value_or(DType::kBF16)});
+  const StoredFormats stored = stored_formats_for(options, asked, model, files);
+  ChosenFormats chosen = {.formats = {.layers = asked.layers.value_or(stored.formats.layers),
+                                      .lm_head = asked.lm_head.value_or(stored.formats.lm_head)}};
+  chosen.formats.e4m3_inputs = takes_e4m3_inputs(options, model, chosen.formats, stored.formats);
+  if (files != nullptr) chosen.notice = notice_of(files->path().string(), stored);
   return chosen;
 }
 
