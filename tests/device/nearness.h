@@ -26,6 +26,7 @@ class Nearness {
     }
     values_ += host.size();
   }
+  double nmse() const { return square_ / power_; }
   void judge(const char* what = "logits") const {
     fmt::print("[ figures  ] {}: {} values, NMSE against the host {:.2g}\n", what, values_, square_ / power_);
     EXPECT_GT(power_, 0) << what;

@@ -122,14 +122,10 @@ LlamaConfig with_e4m3_inputs(LlamaConfig config, int intermediate, DType lm_head
   return config;
 }
 
-// Σ (found − of)² / Σ of².
 double nmse(const std::vector<float>& found, const std::vector<float>& of) {
-  double square = 0, power = 0;
-  for (size_t i = 0; i < of.size(); ++i) {
-    square += (double{found[i]} - of[i]) * (double{found[i]} - of[i]);
-    power += double{of[i]} * of[i];
-  }
-  return square / power;
+  Nearness nearness;
+  nearness.add(found, of);
+  return nearness.nmse();
 }
 
 // A sum of wgmma in e4m3 keeps some 13 bits, so that now and then an activation becomes the next code, a
