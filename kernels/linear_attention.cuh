@@ -28,7 +28,7 @@ struct Based {
   using Panel = SharedTile<Bf16, kChunk, 64>;  // values of a head, or q or k of four heads
   using Scores = warpgroup::Accumulator<kChunk, 64>;
   using Weights = warpgroup::RegisterTile<Bf16, kChunk, 64>;
-  using StateSums = warpgroup::Accumulator<192, 64>;  // a row for each feature, and 32 that nobody reads
+  using StateSums = warpgroup::Accumulator<192, 64>;  // a row for each feature, and 32 unused ones
   using StateTile = SharedTile<Bf16, 192, 64>;
   using KeyFeatures = warpgroup::RegisterTile<Bf16, 192, kChunk>;
   using Keys = SharedTile<Bf16, kDim, kChunk>;  // transposed
@@ -113,7 +113,7 @@ struct Based {
     return out;
   }
 
-  // Of two rows of q / 4, in pairs of neighbours, those that begin at column 2 (lane mod 4).
+  // Elements of two rows of q / 4: pairs of neighbours that begin at column 2 (lane mod 4).
   struct Queries {
     uint32_t pair[2][kDim / 2];
 

@@ -282,7 +282,7 @@ SERVAL_INLINE void add_up(const float* x, typename Vector<kWidth>::Floats& even,
   }
 }
 
-// The same for kOutputs of the columns' outputs, from output `first` on, group by group.
+// As add_products(), group by group, for kOutputs of the columns' outputs from output `first` on.
 template <size_t kWidth, size_t kOutputs, size_t kRows, uint32_t kGroup, size_t kAll>
 SERVAL_INLINE void add_groups(const Int4Columns<kGroup, kAll>& weights, size_t first, const float* x,
                               size_t x_stride, size_t cols, bool begins, Lanes* lanes) {
@@ -339,7 +339,7 @@ SERVAL_INLINE void add_groups(const Int4Columns<kGroup, kAll>& weights, size_t f
     store_sums<kWidth>(even, odd, lane, lanes);
   }
 }
-// Of several rows, two outputs at a time: each pair takes four registers for sums.
+// With several rows, two outputs are computed at a time: each pair takes four registers for sums.
 template <size_t kWidth, size_t kOutputs, size_t kRows, uint32_t kGroup>
 SERVAL_INLINE void add_products(const Int4Columns<kGroup, kOutputs>& weights, const float* x, size_t x_stride,
                                 size_t cols, bool begins, Lanes* lanes) {

@@ -1,8 +1,8 @@
 // Slab images of e4m3 activations: vm/layout/slab_image.h with one byte an element, and a scale for each row.
 //
-// A slab has twice the columns, in rows of as many bytes: those of two successive slabs of 16-bit elements.
-// Of each of these, a row has 4 pieces of 16 bytes, one after the other; piece m has the elements of pieces m
-// of the first and of the second half, two of each in turn. So a product's 32 bytes meet the codes of weights
+// A slab has the columns of two successive slabs of 16-bit elements, in rows of as many bytes. For each of
+// these two, a row has 4 pieces of 16 bytes, one after the other. Piece m has the elements of pieces m of the
+// 16-bit slab's first and second half, two of each in turn: so a product's 32 bytes meet the codes of weights
 // as page images have them (vm/layout/e4m3_image.h). The scales of all rows lie after the last slab.
 #pragma once
 

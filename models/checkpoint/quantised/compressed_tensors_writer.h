@@ -15,7 +15,7 @@
 
 namespace serval {
 
-// The value of "quantization_config" for a model with these formats, of which one has codes.
+// Makes "quantization_config" for a model with these formats, at least one of which has codes.
 nlohmann::ordered_json compressed_tensors_config(const WeightFormats& formats);
 
 // The tensors of a matrix of type has_codes(), in the order of CompressedMatrix::tensors(), with the largest
