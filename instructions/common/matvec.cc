@@ -66,6 +66,30 @@ struct Bf16Weights {
   }
 };
 
+// Columns of an fp32 matrix in the order of matvec_row().
+struct OrderedColumns {
+  const float* data;
+  size_t stride;
+
+  template <size_t kWidth>
+  SERVAL_INLINE void load(size_t output, size_t col, size_t lane, typename Vector<kWidth>::Floats& even,
+                          typename Vector<kWidth>::Floats& odd) const {
+    const float* from = data + output * stride + col + lane;
+    std::memcpy(&even, from, sizeof even);
+    std::memcpy(&odd, from + kHalf, sizeof odd);
+  }
+};
+struct OrderedWeights {
+  template <size_t kOutputs>
+  using Columns = OrderedColumns;
+  OrderedWeightRows rows;
+
+  template <size_t kWidth, size_t kOutputs>
+  SERVAL_INLINE void columns(size_t output, size_t first, size_t /*count*/, OrderedColumns& columns) const {
+    columns = {rows.data + output * rows.stride + first, rows.stride};
+  }
+};
+
 // Numbers that codes stand for.
 using Int4Table = float[int4::kCodes];
 
@@ -214,8 +238,8 @@ SERVAL_INLINE void store_sums(const typename Vector<kWidth>::Floats (&even)[kOut
 
 // Adds the products of `cols` columns, a multiple of 32, to sums that start at 0 if `begins`; x has its
 // columns in the order of matvec_row().
-template <size_t kWidth, size_t kOutputs, size_t kRows>
-SERVAL_INLINE void add_products(const Bf16Columns& weights, const float* x, size_t x_stride, size_t cols,
+template <size_t kWidth, size_t kOutputs, size_t kRows, class Columns>
+SERVAL_INLINE void add_products(const Columns& weights, const float* x, size_t x_stride, size_t cols,
                                 bool begins, Lanes* lanes) {
   using Floats = typename Vector<kWidth>::Floats;
   for (size_t lane = 0; lane < kHalf; lane += kWidth) {
@@ -516,6 +540,12 @@ void matvec_row_of_e4m3(const uint8_t* codes, size_t cols, float* out) {
 void matvec(WeightRows weights, size_t num_outputs, size_t cols, const float* x, size_t num_rows, float* out,
             size_t out_stride) {
   static const auto picked = pick_multiply<Bf16Weights>();
+  picked({weights}, num_outputs, cols, x, num_rows, out, out_stride);
+}
+
+void matvec(OrderedWeightRows weights, size_t num_outputs, size_t cols, const float* x, size_t num_rows,
+            float* out, size_t out_stride) {
+  static const auto picked = pick_multiply<OrderedWeights>();
   picked({weights}, num_outputs, cols, x, num_rows, out, out_stride);
 }
 

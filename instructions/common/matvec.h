@@ -52,6 +52,17 @@ struct Int4WeightRows {
 // scale, and the sum of the group's x times its minimum if it has one. cols is a multiple of the group.
 void matvec(const Int4WeightRows& weights, size_t num_outputs, size_t cols, const float* x, size_t num_rows,
             float* out, size_t out_stride);
+
+// Rows of fp32 weights with the columns in the order of matvec_row(): row j is at data + j × stride.
+struct OrderedWeightRows {
+  const float* data;
+  size_t stride;
+};
+// As for bf16 weights. The weights and x are exact in fp16, so each product is exact in fp32. cols is a
+// multiple of 32.
+void matvec(OrderedWeightRows weights, size_t num_outputs, size_t cols, const float* x, size_t num_rows,
+            float* out, size_t out_stride);
+
 // For contiguous rows of bf16 weights.
 inline void matvec(const uint16_t* weights, size_t num_outputs, size_t cols, const float* x, size_t num_rows,
                    float* out, size_t out_stride) {

@@ -22,7 +22,8 @@ inline WeightBlock all_columns(TensorId weights, size_t first_row, size_t num_ro
 }
 
 // out[r × out_stride + j] = Σ_k block[j, k] × x[r, k] for num_rows outputs j and `rows` rows r of x, in the
-// layout of matvec(). The sum over values of codes is multiplied by the row's scale. Thread-safe.
+// layout of matvec(). The sum over values of codes is multiplied by the row's scale. In programs whose sums
+// have the bits of tiles, the values of 4-bit codes are rounded to fp16 (vm/base/int4.h). Thread-safe.
 void multiply_weights(const HostMemory& m, const WeightBlock& block, const float* x, size_t rows, float* out,
                       size_t out_stride);
 

@@ -108,6 +108,47 @@ void add_group(const uint8_t* row, size_t cols, uint32_t group, size_t first, co
   }
 }
 
+// In programs of tiles, values are rounded to fp16 before they are multiplied.
+TEST(MultiplyWeights, OfInt4InTilesAreSumsOfValuesInFp16) {
+  for (const DType dtype : {DType::kInt4G32, DType::kInt4G64, DType::kInt4G128}) {
+    const uint32_t group = group_of(dtype);
+    for (const size_t cols : {size_t{128}, size_t{384}, size_t{2176}}) {
+      constexpr size_t kAllRows = 23, kFirst = 2, kCount = 19;
+      const std::vector<uint8_t> rows = random_int4(group, kAllRows, cols, 6);
+      Program program;
+      program.order = Order::kTile;
+      program.tensors = {{.name = "w", .rows = kAllRows, .cols = cols, .dtype = dtype}};
+      HostMemory memory(program);
+      memory.bind({0}, const_cast<uint8_t*>(rows.data()));
+      const size_t first_col = cols > 2048 ? 1024 : 0, some_cols = cols - first_col;
+      std::mt19937 random(7);
+      std::normal_distribution<float> normal(0, 3);
+      std::vector<uint16_t> fp16(kPassRows * some_cols);
+      for (uint16_t& bits : fp16) bits = float_to_fp16(normal(random));
+      std::vector<float> x(kPassRows * matvec_cols(some_cols)), out(kPassRows * kCount);
+      for (size_t r = 0; r < kPassRows; ++r)
+        matvec_row_of_fp16(fp16.data() + r * some_cols, some_cols, x.data() + r * matvec_cols(some_cols));
+      multiply_weights(memory, {{0}, kFirst, kCount, cols, first_col, some_cols}, x.data(), kPassRows,
+                       out.data(), kCount);
+      for (size_t r = 0; r < kPassRows; ++r) {
+        for (size_t j = 0; j < kCount; ++j) {
+          const uint8_t* row = rows.data() + (kFirst + j) * int4_rows::row_bytes(cols, group);
+          float partials[kMatvecLanes] = {};
+          for (size_t k = 0; k < some_cols; ++k) {
+            const uint32_t word = int4_rows::word_of(row, cols, (first_col + k) / group);
+            partials[k % kMatvecLanes] += int4::value_in_fp16(word, int4_rows::code_of(row, first_col + k)) *
+                                          fp16_to_float(fp16[r * some_cols + k]);
+          }
+          for (size_t half = kMatvecLanes / 2; half > 0; half /= 2)
+            for (size_t i = 0; i < half; ++i) partials[i] += partials[i + half];
+          ASSERT_EQ(out[r * kCount + j], partials[0] * int4_rows::scale_of(row, cols, group))
+              << group << ", " << cols << ": " << r << ", " << j;
+        }
+      }
+    }
+  }
+}
+
 // Sums are those of matvec() in every group, whatever the number of rows of the pass and of outputs, so that
 // they do not depend on the CPU's registers.
 TEST(MultiplyWeights, OfInt4AreSumsOfGroupsTimesTheirScales) {

@@ -1,10 +1,12 @@
 // Weights of 4 bits: the values of a group's codes.
 //
 // A group has one word of 32 bits: its scale s in fp16 in the lower half, and in the upper half either a zero
-// point z, an integer of 0 to 16, or a minimum m in fp16. Code q has the value s × (q − z), or s × q + m. No
-// product computes these values: it multiplies codes less their zero point, which are exact in fp16, with
-// activations, adds up a group in fp32, and then multiplies the sum by s; m is multiplied by the sum of the
-// group's activations.
+// point z, an integer of 0 to 16, or a minimum m in fp16. Code q has the value s × (q − z), or s × q + m.
+//
+// Products of few rows do not compute these values: they multiply codes less their zero point, which are
+// exact in fp16, with activations, add up a group in fp32, and then multiply the sum by s; m is multiplied by
+// the sum of the group's activations. Tiles of rows have no registers for sums of groups. Their products
+// multiply values that are rounded to fp16 (value_in_fp16()).
 #pragma once
 
 #include <cstdint>
@@ -44,6 +46,20 @@ constexpr float value_of(uint32_t word, uint32_t code) {
   const float scale = fp16_to_float(scale_of(word));
   if (!has_zero_point(word)) return scale * static_cast<float>(code) + fp16_to_float(minimum_of(word));
   return scale * (static_cast<float>(code) - static_cast<float>(zero_point_of(word)));
+}
+
+// The value of a code, rounded once to the nearest fp16, ties to even; overflow gives infinity.
+constexpr float value_in_fp16(uint32_t word, uint32_t code) {
+  if (has_zero_point(word)) return fp16_to_float(float_to_fp16(value_of(word, code)));
+  const double value =
+      static_cast<double>(fp16_to_float(scale_of(word))) * code + fp16_to_float(minimum_of(word));  // exact
+  // Rounded to fp32 with the last bit set if that is inexact ("round to odd"), so that rounding it again
+  // rounds once.
+  const auto nearest = static_cast<float>(value);
+  if (static_cast<double>(nearest) == value || value != value) return fp16_to_float(float_to_fp16(nearest));
+  const bool is_larger = (nearest < 0 ? -nearest : nearest) > (value < 0 ? -value : value);
+  const uint32_t truncated = __builtin_bit_cast(uint32_t, nearest) - (is_larger ? 1 : 0);
+  return fp16_to_float(float_to_fp16(__builtin_bit_cast(float, truncated | 1)));
 }
 
 }  // namespace serval::int4

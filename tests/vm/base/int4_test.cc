@@ -1,6 +1,7 @@
 // Values of 4-bit codes are those of the packages that write them, before these round them to fp16.
 #include "vm/base/int4.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <random>
@@ -53,6 +54,42 @@ TEST(Int4, WithAMinimumIsRoundedOnce) {
     ASSERT_EQ(int4::value_of(word, code), static_cast<float>(exact))
         << scale << " × " << code << " + " << minimum;
   }
+}
+
+// The fp16 nearest to a number, ties to even: rounded to a multiple of the unit in its last place.
+double nearest_fp16(double exact) {
+  constexpr int kLeastExponent = -14, kFractionBits = 10;
+  constexpr double kFirstOverflow = 65'520;
+  if (std::fabs(exact) >= kFirstOverflow) return std::copysign(HUGE_VAL, exact);
+  const int exponent = exact == 0 ? kLeastExponent : std::max(std::ilogb(exact), kLeastExponent);
+  const double unit = std::ldexp(1.0, exponent - kFractionBits);
+  return std::nearbyint(exact / unit) * unit;
+}
+
+// Codes whose exact values lie halfway between two fp16, and next to that, are among these.
+TEST(Int4, TheValueInFp16IsRoundedOnce) {
+  std::mt19937 random(2);
+  uint32_t inexact = 0, overflows = 0;
+  for (int round = 0; round < 400'000; ++round) {
+    uint16_t scale = static_cast<uint16_t>(random()), minimum = static_cast<uint16_t>(random());
+    // Every other time, numbers of about the same size.
+    if (round % 2 == 0)
+      minimum = static_cast<uint16_t>((minimum & 0x83FF) | ((scale & kInfinity) + (random() % 5 << 10)));
+    if ((scale & kInfinity) == kInfinity) scale = 0x3555;
+    if ((minimum & kInfinity) == kInfinity) minimum = 0xB001;
+    const uint32_t code = random() % int4::kCodes, zero = random() % (int4::kLargestZeroPoint + 1);
+    const double s = fp16_to_float(scale), m = fp16_to_float(minimum);
+    const double with_minimum = s * code + m,
+                 with_zero = s * (static_cast<int>(code) - static_cast<int>(zero));
+    ASSERT_EQ(int4::value_in_fp16(int4::word_with_minimum(scale, minimum), code), nearest_fp16(with_minimum))
+        << scale << " × " << code << " + " << minimum;
+    ASSERT_EQ(int4::value_in_fp16(int4::word_with_zero_point(scale, zero), code), nearest_fp16(with_zero))
+        << scale << " × (" << code << " − " << zero << ")";
+    inexact += nearest_fp16(with_minimum) != with_minimum ? 1 : 0;
+    overflows += std::isinf(nearest_fp16(with_zero)) ? 1 : 0;
+  }
+  EXPECT_GT(inexact, 10'000U);
+  EXPECT_GT(overflows, 1'000U);
 }
 
 TEST(Int4, AMinimumThatIsNaNIsNoZeroPoint) {
