@@ -18,6 +18,7 @@ constexpr KernelTraits kKernels[] = {
 #define SERVAL_TILE_ORDER_KERNEL(Name, ...) kernel_traits::Name,
 #define SERVAL_TILE_KERNEL(Name, ...) kernel_traits::Name,
 #define SERVAL_E4M3_TILE_KERNEL(Name, ...) kernel_traits::Name,
+#define SERVAL_INT4_TILE_KERNEL(Name, ...) kernel_traits::Name,
 #define SERVAL_W8A8_TILE_KERNEL(Name, ...) kernel_traits::Name,
 #define SERVAL_RANKS_KERNEL(Name, ...) kernel_traits::Name,
 #define SERVAL_POOLING_KERNEL(Name, ...) kernel_traits::Name,
@@ -28,6 +29,7 @@ constexpr KernelTraits kKernels[] = {
 #undef SERVAL_TILE_ORDER_KERNEL
 #undef SERVAL_TILE_KERNEL
 #undef SERVAL_E4M3_TILE_KERNEL
+#undef SERVAL_INT4_TILE_KERNEL
 #undef SERVAL_W8A8_TILE_KERNEL
 #undef SERVAL_RANKS_KERNEL
 #undef SERVAL_POOLING_KERNEL
@@ -70,9 +72,9 @@ const KernelTraits& widest_kernel(uint32_t ranks) {
   return *widest;
 }
 
-bool takes_wide_tiles(uint32_t rows, uint32_t head_dim) {
+bool takes_wide_tiles(uint32_t rows, uint32_t head_dim, WeightCodes codes) {
   const auto* kernel = std::ranges::find_if(kKernels, [&](const KernelTraits& k) {
-    return k.tile_rows > 0 && k.rows >= rows && k.head_dim == head_dim;
+    return k.tile_rows > 0 && k.rows >= rows && k.head_dim == head_dim && k.codes == codes;
   });
   return kernel != std::end(kKernels) && kernel->wide_tiles;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 
 #include "instructions/common/kernel_set.h"
@@ -12,6 +13,15 @@ namespace serval {
 // The weights of programs for which a kernel is compiled: bf16 only; some in e4m3; some in 4-bit integers,
 // and perhaps others in e4m3; some in e4m3 that meet activations in e4m3.
 enum class WeightCodes : uint8_t { kNone, kE4M3, kInt4, kW8A8 };
+// The codes of programs with weights of these types, whose activations have 16 bits.
+constexpr WeightCodes codes_of(std::initializer_list<DType> types) {
+  WeightCodes codes = WeightCodes::kNone;
+  for (const DType type : types) {
+    if (is_int4(type)) return WeightCodes::kInt4;
+    if (type == DType::kE4M3) codes = WeightCodes::kE4M3;
+  }
+  return codes;
+}
 
 // The fields are those of kernels.def.
 struct KernelTraits {
@@ -60,6 +70,10 @@ constexpr KernelTraits of_codes(KernelTraits base, const char* name, WeightCodes
   base.ring_pages = ring_pages;
   return base;
 }
+constexpr KernelTraits without_wide_tiles(KernelTraits base, const char* name, WeightCodes codes) {
+  base.wide_tiles = false;
+  return of_codes(base, name, codes, base.ring_pages);
+}
 #define SERVAL_E4M3_KERNEL(Name, Base, ring_pages) \
   inline constexpr KernelTraits Name = of_codes(Base, #Name, WeightCodes::kE4M3, ring_pages);
 #define SERVAL_INT4_KERNEL(Name, Base, ring_pages) \
@@ -90,6 +104,8 @@ constexpr KernelTraits of_codes(KernelTraits base, const char* name, WeightCodes
                                         false};
 #define SERVAL_E4M3_TILE_KERNEL(Name, Base) \
   inline constexpr KernelTraits Name = of_codes(Base, #Name, WeightCodes::kE4M3, Base.ring_pages);
+#define SERVAL_INT4_TILE_KERNEL(Name, Base) \
+  inline constexpr KernelTraits Name = without_wide_tiles(Base, #Name, WeightCodes::kInt4);
 #define SERVAL_W8A8_TILE_KERNEL(Name, Base) \
   inline constexpr KernelTraits Name = of_codes(Base, #Name, WeightCodes::kW8A8, Base.ring_pages);
 #define SERVAL_RANKS_KERNEL(Name, Base) inline constexpr KernelTraits Name = of_ranks(Base, #Name);
@@ -101,6 +117,7 @@ constexpr KernelTraits of_codes(KernelTraits base, const char* name, WeightCodes
 #undef SERVAL_TILE_ORDER_KERNEL
 #undef SERVAL_TILE_KERNEL
 #undef SERVAL_E4M3_TILE_KERNEL
+#undef SERVAL_INT4_TILE_KERNEL
 #undef SERVAL_W8A8_TILE_KERNEL
 #undef SERVAL_RANKS_KERNEL
 #undef SERVAL_POOLING_KERNEL
@@ -110,9 +127,9 @@ constexpr KernelTraits of_codes(KernelTraits base, const char* name, WeightCodes
 std::span<const KernelTraits> kernels();
 // The kernel that takes the most rows, for programs of `ranks` devices that generate.
 const KernelTraits& widest_kernel(uint32_t ranks);
-// True if the kernel for tile programs of `rows` rows and heads of head_dim supports wide tiles of gate and
-// up.
-bool takes_wide_tiles(uint32_t rows, uint32_t head_dim);
+// True if the kernel for tile programs of `rows` rows and heads of head_dim, with weights in such codes,
+// supports wide tiles of gate and up.
+bool takes_wide_tiles(uint32_t rows, uint32_t head_dim, WeightCodes codes);
 // Fewest ring pages among the kernels of tiles, of vectors with weights in such codes, and in tile order.
 uint32_t tile_ring_pages();
 uint32_t ring_pages_of(WeightCodes codes);

@@ -14,10 +14,6 @@ bool is_gpu(const Machine& machine) {
   return machine != host_machine(machine.sms);
 }
 
-WeightCodes codes_of(const WeightFormats& formats) {
-  return is_int4(formats.layers) || is_int4(formats.lm_head) ? WeightCodes::kInt4 : WeightCodes::kE4M3;
-}
-
 // The machine as programs that multiply tiles of rows see it.
 Machine machine_of_tiles(Machine machine) {
   // wgmma with operands in shared memory: 790 TFLOP/s on an H200.
@@ -35,7 +31,8 @@ CompilePlan plan_program(const Model& model, const Machine& machine_in, const Pr
   if (limits.is_in_tile_order())
     machine.pages_per_sm = std::min(machine.pages_per_sm, tile_order_ring_pages());
   if (!model.formats.all_bf16())
-    machine.pages_per_sm = std::min(machine.pages_per_sm, ring_pages_of(codes_of(model.formats)));
+    machine.pages_per_sm = std::min(machine.pages_per_sm,
+                                    ring_pages_of(codes_of({model.formats.layers, model.formats.lm_head})));
   const GraphOptions graph{.sms = machine.sms,
                            .context = limits.context,
                            .kv_blocks = limits.kv_blocks(),

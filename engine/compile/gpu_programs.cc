@@ -48,8 +48,6 @@ ProgramLimits with_tiles(const Model& model, ProgramLimits limits) {
 }  // namespace
 
 bool can_multiply_tiles(const Model& model, uint32_t ranks) {
-  // No kernel of tiles has code for 4-bit integers.
-  if (is_int4(model.formats.layers) || is_int4(model.formats.lm_head)) return false;
   const uint32_t cols = kSquareColsOfTiles * ranks;
   return static_cast<uint32_t>(model.hidden_size) % cols == 0 &&
          static_cast<uint32_t>(model.intermediate_size) % cols == 0;

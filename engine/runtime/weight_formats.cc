@@ -26,15 +26,6 @@ std::string obstacle_of(const EngineOptions& options) {
   return "";
 }
 
-// Why these options' runs have no 4-bit integers although they have codes; else empty. A GPU has kernels of
-// few rows for them.
-std::string obstacle_of_int4(const EngineOptions& options) {
-  const int rows = std::max(options.max_sequences, options.max_batch_tokens);
-  if (backend_kind(options) == BackendKind::kHost || rows <= static_cast<int>(kDefaultRows)) return "";
-  return fmt::format("weights of 4 bits run in passes of up to {} tokens on a GPU; {}: {}", kDefaultRows,
-                     rows == options.max_sequences ? "max_sequences" : "max_batch_tokens", rows);
-}
-
 // The type in which the program has the first of the matrices that are e4m3 in the model with these formats.
 DType type_in(const Program& program, const Model& model, const WeightFormats& formats) {
   for (const WeightSpec& spec : model.with_formats(formats)->weights()) {
@@ -58,16 +49,7 @@ void restrict_to_run(const EngineOptions& options, const Model& model, StoredFor
     stored.formats = {};
     return;
   }
-  if (options.program.empty()) {
-    const auto refuse_int4 = [&](DType& type, std::string& reason) {
-      if (!is_int4(type) || obstacle_of_int4(options).empty()) return;
-      type = DType::kBF16;
-      reason = obstacle_of_int4(options);
-    };
-    refuse_int4(stored.formats.layers, stored.layers_reason);
-    refuse_int4(stored.formats.lm_head, stored.lm_head_reason);
-    return;
-  }
+  if (options.program.empty()) return;
   const WeightFormats compiled = formats_in(read_program(options.program), model);
   const auto restrict_one = [&](DType& type, DType found, std::string& reason) {
     if (type == found || type == DType::kBF16) return;

@@ -13,11 +13,12 @@
 
 namespace serval::device {
 
+inline constexpr uint32_t kMapBytes = 128;
+
 // The tensor map of a tensor that the copy engine loads in boxes; with `second`, its second map
 // (vm/device/isa.h).
 __device__ __forceinline__ const std::byte* tensor_map(const BoundProgram& program, TensorId tensor,
                                                        bool second = false) {
-  constexpr uint32_t kMapBytes = 128;
   return program.tensor_maps + (size_t{tensor.index} * kMapsOfTensor + (second ? 1 : 0)) * kMapBytes;
 }
 

@@ -92,6 +92,7 @@ const DeviceIsa& device_isa() {
 #define SERVAL_TILE_ORDER_KERNEL(Name, ...) choice<device::Name>(),
 #define SERVAL_TILE_KERNEL(Name, ...) choice<device::Name>(),
 #define SERVAL_E4M3_TILE_KERNEL(Name, ...) choice<device::Name>(),
+#define SERVAL_INT4_TILE_KERNEL(Name, ...) choice<device::Name>(),
 #define SERVAL_W8A8_TILE_KERNEL(Name, ...) choice<device::Name>(),
 #define SERVAL_RANKS_KERNEL(Name, ...) choice<device::Name>(),
 #define SERVAL_POOLING_KERNEL(Name, ...) choice<device::Name>(),
@@ -102,6 +103,7 @@ const DeviceIsa& device_isa() {
 #undef SERVAL_TILE_ORDER_KERNEL
 #undef SERVAL_TILE_KERNEL
 #undef SERVAL_E4M3_TILE_KERNEL
+#undef SERVAL_INT4_TILE_KERNEL
 #undef SERVAL_W8A8_TILE_KERNEL
 #undef SERVAL_RANKS_KERNEL
 #undef SERVAL_POOLING_KERNEL

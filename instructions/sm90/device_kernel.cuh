@@ -11,6 +11,7 @@
 #include "instructions/product/formats/bf16/operands.cuh"
 #include "instructions/product/formats/e4m3/operands.cuh"
 #include "instructions/product/formats/int4/operands.cuh"
+#include "instructions/product/formats/int4/tiles.cuh"
 #include "instructions/product/formats/w8a8/operands.cuh"
 #include "instructions/product/orders/sm90/tile_stream.cuh"
 #include "instructions/product/orders/vector_in_tile_order.cuh"
@@ -85,6 +86,14 @@ using KernelIsa = IsaList<StreamList<Stream>
     using Stream = tile_stream::Stream<formats::Bf16, formats::E4M3>; \
     using Isa = KernelIsa<Stream, kernel_traits::Name>;               \
   };
+#define SERVAL_INT4_TILE_KERNEL(Name, Base)                                   \
+  struct Name : Base {                                                        \
+    static constexpr bool kHasE4M3 = true;                                    \
+    static constexpr bool kHasWideTiles = false;                              \
+    static constexpr KernelTraits kTraits = kernel_traits::Name;              \
+    using Stream = tile_stream::Stream<formats::Bf16, formats::CodesOfTiles>; \
+    using Isa = KernelIsa<Stream, kernel_traits::Name>;                       \
+  };
 #define SERVAL_W8A8_TILE_KERNEL(Name, Base)                           \
   struct Name : Base {                                                \
     static constexpr bool kHasE4M3 = true;                            \
@@ -114,6 +123,7 @@ using KernelIsa = IsaList<StreamList<Stream>
 #undef SERVAL_TILE_ORDER_KERNEL
 #undef SERVAL_TILE_KERNEL
 #undef SERVAL_E4M3_TILE_KERNEL
+#undef SERVAL_INT4_TILE_KERNEL
 #undef SERVAL_W8A8_TILE_KERNEL
 #undef SERVAL_RANKS_KERNEL
 #undef SERVAL_POOLING_KERNEL

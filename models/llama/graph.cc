@@ -424,7 +424,9 @@ void Builder::add_logits() {
 }
 
 uint32_t Builder::pair_units(uint32_t units, uint32_t rows) const {
-  if (!multiplies_tiles() || !takes_wide_tiles(options_.rows, heads_.head_dim)) return kUnitsOfPairTile;
+  const WeightCodes codes = serval::codes_of({config_.formats.layers, config_.formats.lm_head});
+  if (!multiplies_tiles() || !takes_wide_tiles(options_.rows, heads_.head_dim, codes))
+    return kUnitsOfPairTile;
   // The busiest SM decides when a stage ends. A wide tile is twice the work, so use wide tiles only if they
   // halve the number of tiles on that SM.
   const auto tiles_of_busiest_sm = [&](uint32_t tile_units) {

@@ -85,6 +85,25 @@ TEST(GpuPrograms, OfModelsThatPoolMultiplyTilesAndHaveKernels) {
   }
 }
 
+// Few SMs: bf16 has wide tiles in the program for 64 rows, and 4-bit integers have none, as no kernel has.
+TEST(GpuPrograms, OfWeightsInCodesMultiplyTilesAndHaveKernels) {
+  Machine machine = h200_machine();
+  machine.sms = 4;
+  for (const DType type : {DType::kE4M3, DType::kInt4G32, DType::kInt4G64, DType::kInt4G128}) {
+    LlamaConfig model = testing::tiny_large_heads_config();
+    model.intermediate_size = 1152;
+    for (const DType lm_head : {type, DType::kBF16, DType::kE4M3}) {
+      model.formats = {.layers = type, .lm_head = lm_head};
+      EXPECT_EQ(programs_of(model, {.context = 300, .rows = 300}), "16v 64t 128t 256t 300t");
+      const ProgramSet set = compile_gpu_programs(model, machine, {.context = 300, .rows = 300}, {});
+      for (const Program* program : set.outlines()) {
+        const auto runs_it = [&](const KernelTraits& kernel) { return runs(kernel, *program); };
+        EXPECT_TRUE(std::ranges::any_of(kernels(), runs_it)) << name_of(type) << ", " << program->limits.rows;
+      }
+    }
+  }
+}
+
 TEST(GpuPrograms, UseTilesForASingleRowWithoutATileOrderKernel) {
   const ProgramLimits limits{.context = 300, .batch_invariant = true};
   LlamaConfig norms = of_widths(128, 192);

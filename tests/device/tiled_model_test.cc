@@ -31,16 +31,26 @@ LlamaConfig in_e4m3(LlamaConfig config, DType lm_head) {
   config.formats = {.layers = DType::kE4M3, .lm_head = lm_head};
   return config;
 }
+LlamaConfig in_int4(LlamaConfig config, int intermediate, DType layers, DType lm_head) {
+  config.hidden_size = 256;
+  config.intermediate_size = intermediate;
+  config.formats = {.layers = layers, .lm_head = lm_head};
+  return config;
+}
 std::vector<Case> cases() {
   LlamaConfig with_biases = tiny_parts_config();
   with_biases.qkv_bias = true;
-  return {{"HeadsOf64", tiny_parts_config()},
-          {"HeadsOf64WithBiases", with_biases},
-          {"HeadsOf128", tiny_large_heads_config()},
-          {"HeadsOf128WithNorms", tiny_head_norms_config()},
-          {"HeadsOf64InE4M3", in_e4m3(tiny_parts_config(), DType::kE4M3)},
-          {"HeadsOf128InE4M3", in_e4m3(tiny_large_heads_config(), DType::kBF16)},
-          {"HeadsOf128WithNormsInE4M3", in_e4m3(tiny_head_norms_config(), DType::kE4M3)}};
+  return {
+      {"HeadsOf64", tiny_parts_config()},
+      {"HeadsOf64WithBiases", with_biases},
+      {"HeadsOf128", tiny_large_heads_config()},
+      {"HeadsOf128WithNorms", tiny_head_norms_config()},
+      {"HeadsOf64InE4M3", in_e4m3(tiny_parts_config(), DType::kE4M3)},
+      {"HeadsOf128InE4M3", in_e4m3(tiny_large_heads_config(), DType::kBF16)},
+      {"HeadsOf128WithNormsInE4M3", in_e4m3(tiny_head_norms_config(), DType::kE4M3)},
+      {"HeadsOf64InInt4", in_int4(tiny_parts_config(), 2112, DType::kInt4G64, DType::kE4M3)},
+      {"HeadsOf128InInt4", in_int4(tiny_large_heads_config(), 1408, DType::kInt4G128, DType::kInt4G32)},
+      {"HeadsOf128WithNormsInInt4", in_int4(tiny_head_norms_config(), 1088, DType::kInt4G32, DType::kBF16)}};
 }
 
 class TiledModel : public ::testing::TestWithParam<Case> {

@@ -69,7 +69,8 @@ void fill_f32(Random& random, double scale, size_t n, float* out) {
 
 // Units of a tile of gate and up, the widest that a program may have.
 uint32_t pair_units(const Shape& shape) {
-  return takes_wide_tiles(shape.rows, shape.head_dim) ? kUnitsOfWidePairTile : kUnitsOfPairTile;
+  return takes_wide_tiles(shape.rows, shape.head_dim, codes_of({shape.weights})) ? kUnitsOfWidePairTile
+                                                                                 : kUnitsOfPairTile;
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "gtest/gtest.h"
 
+#include "vm/layout/slab_image.h"
 #include "vm/stored_bytes.h"
 
 namespace serval {
@@ -68,6 +69,38 @@ TEST(Int4Image, HasTheOrderOfBf16Images) {
       const uint32_t pair = product / 2, half = reg % 2;
       ASSERT_EQ(place.word, pair / 2 * 512 + lane * 16 + pair % 2 * 8 + half * 4);
       ASSERT_EQ(place.shift, odd * 16 + (product % 2 * 2 + reg / 2) * 4);
+    }
+  }
+}
+
+// Tiles load blocks of two slabs, and the words of the group of each half of a slab. Last panels whose second
+// half begins within a group, and with an odd number of slabs.
+TEST(Int4Image, ASlabIsHalfABlockWithOneGroupInEachHalf) {
+  for (const uint32_t group : kGroups) {
+    for (const uint32_t cols : {1024U, 128U, 2176U, 3072U + 64U, 4096U + 384U, 5504U}) {
+      if (cols % group != 0) continue;
+      SCOPED_TRACE(std::to_string(group) + ", " + std::to_string(cols));
+      for (uint32_t col = 0; col < cols; ++col) {
+        const slab_image::Place at = slab_image::place(cols, col);
+        const uint32_t panel = col / page_image::kPanelCols, in_panel = col % page_image::kPanelCols;
+        const uint32_t half_cols = page_image::half_cols(cols, panel), half = in_panel / half_cols;
+        const uint32_t pair = at.slab % slab_image::kSlabsOfPanel,
+                       lane_of_row = in_panel % half_cols % 32 / 8;
+        const uint64_t part = int4_image::part_offset(cols, group, 0, panel / int4_image::kPanelsOfPart);
+        for (const uint32_t row : {0U, 5U}) {
+          const int4_image::Place place = int4_image::place(half_cols, row, in_panel);
+          ASSERT_EQ(part + int4_image::panel_in_part(panel) + place.word,
+                    int4_image::slab_offset(group, at.slab / 2 * 2) + (row * 4 + lane_of_row) * 16 +
+                        at.slab % 2 * 8 + half * 4)
+              << row << ", " << col;
+          ASSERT_EQ(place.shift, int4_image::shift_of(in_panel % half_cols % 8));
+        }
+        const uint32_t of_group = (half * half_cols + pair * page_image::kPairCols) / group;
+        ASSERT_EQ(of_group, in_panel / group) << col;
+        ASSERT_EQ(part + int4_image::word_in_part(cols, group, panel, in_panel / group, 0),
+                  int4_image::panel_words_offset(cols, group, panel) + of_group * int4_image::kGroupBytes)
+            << col;
+      }
     }
   }
 }

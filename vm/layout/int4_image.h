@@ -88,6 +88,18 @@ constexpr uint32_t word_in_part(uint32_t cols, uint32_t group, uint32_t panel, u
 constexpr uint32_t scale_in_part(uint32_t cols, uint32_t group, uint32_t part, uint32_t row) {
   return code_bytes(cols, part) + word_bytes(cols, part, group) + row * static_cast<uint32_t>(sizeof(float));
 }
+// Offset in a unit of the codes of slabs `slab` (vm/layout/slab_image.h), an even number, and slab + 1: a
+// block.
+constexpr uint32_t slab_offset(uint32_t group, uint32_t slab) {
+  constexpr uint32_t kSlabsOfPanel = page_image::kHalfCols / page_image::kPairCols;
+  const uint32_t panel = slab / kSlabsOfPanel;
+  return panel / kPanelsOfPart * whole_part_bytes(group) + panel_in_part(panel) +
+         slab % kSlabsOfPanel / kPairsOfBlock * kBlockBytes;
+}
+// Offset in a unit of the words of a panel's first group.
+constexpr uint32_t panel_words_offset(uint32_t cols, uint32_t group, uint32_t panel) {
+  return panel / kPanelsOfPart * whole_part_bytes(group) + word_in_part(cols, group, panel, 0, 0);
+}
 // Shift of the code in column `col` of the 8 in a lane's word.
 constexpr uint32_t shift_of(uint32_t col) {
   return (col % 2 * 4 + col / 2) * 4;

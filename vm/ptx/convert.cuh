@@ -52,6 +52,19 @@ __device__ __forceinline__ uint32_t fma_fp16(uint32_t a, uint32_t b, uint32_t c)
   asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(v) : "r"(a), "r"(b), "r"(c));
   return v;
 }
+// fma_fp16() in order: after what precedes, such as a wait.
+__device__ __forceinline__ uint32_t fma_fp16_in_order(uint32_t a, uint32_t b, uint32_t c) {
+  uint32_t v;
+  asm volatile("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(v) : "r"(a), "r"(b), "r"(c));
+  return v;
+}
+// The lower and the upper half of a word, twice.
+__device__ __forceinline__ uint32_t both_low(uint32_t word) {
+  return __byte_perm(word, 0, 0x1010);
+}
+__device__ __forceinline__ uint32_t both_high(uint32_t word) {
+  return __byte_perm(word, 0, 0x3232);
+}
 // The larger magnitude of each of two pairs of fp16; of a number and a NaN, the number's.
 __device__ __forceinline__ uint32_t larger_magnitudes(uint32_t a, uint32_t b) {
   constexpr uint32_t kMagnitudes = 0x7FFF7FFF;

@@ -25,6 +25,17 @@ struct FormatSet {
     if constexpr (!kHasInputScales) return 1;
     return with(number, [](auto format) { return decltype(format)::kSlabsOfStep; });
   }
+  // True if groups of weights in the format of this number have scales, so that pages of tiles have two
+  // steps.
+  static __device__ __forceinline__ bool has_groups(uint32_t number) {
+    if constexpr (!Last::kMayHaveGroups) return false;
+    return with(number, [](auto format) {
+      if constexpr (!decltype(format)::kMayHaveGroups)
+        return false;
+      else
+        return format.has_groups();
+    });
+  }
   // Calls visit(format) with the format of number `number`.
   template <class Visit>
   static __device__ __forceinline__ auto with(uint32_t number, Visit&& visit) {

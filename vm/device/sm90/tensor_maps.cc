@@ -9,6 +9,7 @@
 #include "vm/device/sm90/boxes.h"
 #include "vm/device/sm90/tensor_map_encoder.h"
 #include "vm/layout/e4m3_image.h"
+#include "vm/layout/int4_image.h"
 #include "vm/layout/kv_cache.h"
 #include "vm/layout/page_image.h"
 #include "vm/layout/units.h"
@@ -44,12 +45,22 @@ EncodedMap encode(const Matrix& m) {
   return out;
 }
 
-Matrix images_of(const WeightImages& images, uint32_t units) {
+uint64_t bytes_of_unit(DType dtype, uint32_t cols) {
+  if (is_int4(dtype)) return int4_image::unit_bytes(cols, group_of(dtype));
+  return dtype == DType::kE4M3 ? e4m3_image::unit_bytes(cols) : page_image::unit_bytes(cols);
+}
+// Bytes of a unit's box: a slab, of 4-bit integers a block of two, or the words of a group.
+uint32_t bytes_of_box(DType dtype, BoxContents contents) {
+  if (contents == BoxContents::kWords) return int4_image::kGroupBytes;
+  if (is_int4(dtype)) return int4_image::kBlockBytes;
+  return dtype == DType::kE4M3 ? e4m3_image::kPairBytes : 2 * page_image::kProductBytes;
+}
+
+Matrix images_of(const WeightImages& images, uint32_t units, BoxContents contents) {
   constexpr uint32_t kWord = sizeof(uint32_t);
   const auto [base, dtype, rows, cols] = images;
-  const bool e4m3 = dtype == DType::kE4M3;
-  const uint64_t unit_bytes = e4m3 ? e4m3_image::unit_bytes(cols) : page_image::unit_bytes(cols);
-  const uint32_t slab_bytes = e4m3 ? e4m3_image::kPairBytes : 2 * page_image::kProductBytes;
+  const uint64_t unit_bytes = bytes_of_unit(dtype, cols);
+  const uint32_t slab_bytes = bytes_of_box(dtype, contents);
   return {.type = CU_TENSOR_MAP_DATA_TYPE_UINT32,
           .base = base,
           .rows = (rows + kUnitRows - 1) / kUnitRows,
@@ -63,12 +74,12 @@ Matrix images_of(const WeightImages& images, uint32_t units) {
 
 }  // namespace
 
-EncodedMap map_of_weights(const WeightImages& images, uint32_t units) {
-  return encode(images_of(images, units));
+EncodedMap map_of_weights(const WeightImages& images, uint32_t units, BoxContents contents) {
+  return encode(images_of(images, units, contents));
 }
 
-EncodedMap map_of_pairs(const WeightImages& images, void* second, uint32_t units) {
-  Matrix both = images_of(images, units / 2);
+EncodedMap map_of_pairs(const WeightImages& images, void* second, uint32_t units, BoxContents contents) {
+  Matrix both = images_of(images, units / 2, contents);
   void* const first = images.base;
   if (std::less<>()(second, first) || first == second) {
     throw Error(ErrorKind::kRuntime,
@@ -106,21 +117,29 @@ EncodedMap map_of_heads(void* vectors, uint64_t count, uint32_t head_dim, uint32
 std::vector<EncodedMap> make_tensor_maps(const Program& program, const DeviceIsa& isa,
                                          const DeviceMemory& memory) {
   const std::vector<Boxes> boxes = isa.boxes == nullptr ? std::vector<Boxes>() : isa.boxes(program);
-  std::vector<EncodedMap> maps(std::max<size_t>(boxes.size(), 1) * kMapsOfTensor);
+  const size_t of_all = std::max<size_t>(boxes.size(), 1) * kMapsOfTensor;
+  std::vector<EncodedMap> maps(2 * of_all);
   for (uint32_t t = 0; t < boxes.size(); ++t) {
     const Tensor& tensor = program.tensors[t];
     void* const base = memory.base({t});
     const WeightImages images{base, tensor.dtype, tensor.rows, static_cast<uint32_t>(tensor.cols)};
     EncodedMap& map = maps[size_t{t} * kMapsOfTensor];
+    EncodedMap& words = maps[of_all + size_t{t} * kMapsOfTensor];
+    const bool has_words = is_int4(tensor.dtype);
     switch (boxes[t].kind) {
       case BoxKind::kNone:
         break;
       case BoxKind::kTiles:
         map = map_of_weights(images, kTileUnits);
         (&map)[1] = map_of_weights(images, kTileUnits / 2);
+        if (!has_words) break;
+        words = map_of_weights(images, kTileUnits, BoxContents::kWords);
+        (&words)[1] = map_of_weights(images, kTileUnits / 2, BoxContents::kWords);
         break;
       case BoxKind::kPairs:
         map = map_of_pairs(images, memory.base(boxes[t].partner), kTileUnits);
+        if (has_words)
+          words = map_of_pairs(images, memory.base(boxes[t].partner), kTileUnits, BoxContents::kWords);
         break;
       case BoxKind::kKvBlocks: {
         const uint64_t tokens = tensor.rows / tensor.head_dim * tensor.cols;  // of all blocks and heads

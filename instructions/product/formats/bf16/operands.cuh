@@ -75,6 +75,7 @@ struct Bf16 {
   static constexpr uint32_t kHighTerms = page_image::kProductBytes;
   static constexpr bool kHasScales = false;
   static constexpr uint32_t kSlabsOfStep = 1;
+  static constexpr bool kMayHaveGroups = false;  // groups of columns have scales, in tiles
   static constexpr Operands kOperands = Operands::kBf16;
   static __device__ __forceinline__ uint32_t word_of_slab(uint32_t slab) {
     return slab * (kPieceBytes / sizeof(uint32_t));

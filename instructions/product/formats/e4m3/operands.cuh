@@ -67,10 +67,15 @@ struct E4M3 {
   static constexpr uint32_t kHighTerms = sizeof(uint2);
   static constexpr bool kHasScales = true;
   static constexpr uint32_t kSlabsOfStep = 1;
+  static constexpr bool kMayHaveGroups = false;  // groups of columns have scales, in tiles
   static constexpr Operands kOperands = Operands::kFp16;
   // The scales after a page's two panels are left out.
   static __device__ __forceinline__ uint32_t word_of_slab(uint32_t slab) {
     return e4m3_image::slab_offset(slab) / sizeof(uint32_t);
+  }
+  // The offset of the scale of row `row` of a unit.
+  static __device__ __forceinline__ uint64_t scale_offset(uint32_t cols, uint32_t unit, uint32_t row) {
+    return e4m3_image::scale_offset(cols, unit, 0, row);
   }
   using Terms = uint32_t[2][4];
   static __device__ __forceinline__ void load_terms(Terms& terms, uint32_t address, uint32_t second) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "instructions/product/formats/format_set.cuh"
+#include "instructions/product/formats/int4/zero_point.cuh"
 #include "vm/base/int4.h"
 #include "vm/layout/int4_image.h"
 #include "vm/layout/page_image.h"
@@ -139,34 +140,6 @@ struct Int4 {
  private:
   static constexpr uint32_t kWordBytes = sizeof(uint32_t);
 
-  // A group's zero point z, or 0 if it has a minimum, in pairs of fp16.
-  struct ZeroPoint {
-    uint32_t of_low;            // 1024 + z
-    uint32_t negative_of_high;  // -(64 + z)
-
-    __device__ __forceinline__ explicit ZeroPoint(uint32_t word) {
-      constexpr uint32_t kBoth = 0x00010001;
-      constexpr uint32_t k1024 = 0x6400, kNegative64 = 0xD400,
-                         kOneFrom64 = 16;  // fp16 bits, and those of a step
-      const uint32_t zero = int4::has_zero_point(word) ? int4::zero_point_of(word) : 0;
-      of_low = (k1024 + zero) * kBoth;
-      negative_of_high = (kNegative64 + kOneFrom64 * zero) * kBoth;
-    }
-    // Eight codes to four pairs of neighbouring columns.
-    __device__ __forceinline__ void widen(uint32_t codes, uint32_t& a, uint32_t& b, uint32_t& c,
-                                          uint32_t& d) const {
-      const uint32_t further = codes >> 8;
-      a = ptx::subtract_fp16(ptx::low_nibbles_plus_1024(codes), of_low);
-      b = high(codes);
-      c = ptx::subtract_fp16(ptx::low_nibbles_plus_1024(further), of_low);
-      d = high(further);
-    }
-    // (1024 + 16 q) / 16 - (64 + z), which is exact.
-    __device__ __forceinline__ uint32_t high(uint32_t codes) const {
-      constexpr uint32_t kSixteenth = 0x2C002C00;
-      return ptx::fma_fp16(ptx::high_nibbles_plus_1024(codes), kSixteenth, negative_of_high);
-    }
-  };
   __device__ __forceinline__ Group group_of_col(const Place& place, uint32_t col) const {
     return {ptx::shared_load_word(place.words +
                                   (col / page_image::kPairCols >> group_index) * int4_image::kGroupBytes)};

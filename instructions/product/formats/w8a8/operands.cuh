@@ -16,9 +16,14 @@ struct W8A8 {
   static constexpr uint32_t kSlabsOfStep = e4m3_slab_image::kSlabsOfSlab;
   static constexpr uint32_t kHighTerms = kTileUnits * kPieceBytes;  // the second half is the second slab
   static constexpr bool kHasScales = true;
+  static constexpr bool kMayHaveGroups = false;  // groups of columns have scales, in tiles
   static constexpr Operands kOperands = Operands::kE4M3;
   static __device__ __forceinline__ uint32_t word_of_slab(uint32_t slab) {
     return e4m3_image::slab_offset(slab) / sizeof(uint32_t);
+  }
+  // The offset of the scale of row `row` of a unit.
+  static __device__ __forceinline__ uint64_t scale_offset(uint32_t cols, uint32_t unit, uint32_t row) {
+    return e4m3_image::scale_offset(cols, unit, 0, row);
   }
   // A warp's operands of a slab: 16 rows, of two units, for two products of 32 columns. A word has two codes
   // of a column of the slab's first half and the next, then two of its second half: activations have the same

@@ -15,6 +15,8 @@
 // and a panel has both in the bytes of one (vm/layout/e4m3_slab_image.h). Sums are multiplied with the scale
 // of their row of weights, then with that of their token.
 //
+// 4-bit weights have a page of two slabs, with the words of their groups (formats/int4/tiles.cuh).
+//
 // A wide tile has 32 units and two pages a slab, which are multiplied with the same panel. Tiles of few
 // tokens have registers for twice the sums. Panels are then read half as often, and the load of the SMs is
 // more even, because there are fewer tiles.
@@ -41,6 +43,7 @@
 #include "vm/device/op.cuh"
 #include "vm/device/sm90/roles.cuh"
 #include "vm/layout/e4m3_slab_image.h"
+#include "vm/layout/int4_image.h"
 #include "vm/layout/kv_cache.h"
 #include "vm/layout/slab_image.h"
 
@@ -119,7 +122,10 @@ struct Stream {
         FormatSet::with(plan.shape.format, [&](auto format) {
           using Format = decltype(format);
           const uint32_t slab = plan.shape.first_slab + begin;
-          if constexpr (Format::kSlabsOfStep == 2) {
+          if constexpr (Format::kMayHaveGroups) {
+            if (format.has_groups()) return load_blocks(role, plan, format, first, second, slab, end - begin);
+            load_slabs<formats::E4M3>(role, plan, first, second, slab, end - begin);
+          } else if constexpr (Format::kSlabsOfStep == 2) {
             load_steps<Format>(role, plan, first, second, slab, end - begin);
           } else {
             load_slabs<Format>(role, plan, first, second, slab, end - begin);
@@ -187,7 +193,7 @@ struct Stream {
         look_up_token(role, plan, plan.shape.first_row + tile * Config::kTileTokens + n, buffer, n);
       if constexpr (FormatSet::kHasScales) {
         if (plan.shape.format != 0)
-          with_op([&]<class T>(const T& op) { look_up_row_scales(role, op, buffer); });
+          with_op([&]<class T>(const T& op) { look_up_row_scales(role, op, plan.shape.format, buffer); });
       }
       __syncwarp();
       if (role.lane == 0) ptx::mbarrier_arrive(&role.s.tokens_ready[buffer]);
@@ -266,8 +272,8 @@ struct Stream {
       const uint32_t slabs = Config::uniform(plan.slabs);
       const uint32_t format = format_of<FormatSet, Config>(plan);
       with_counts_saved(role, kWideHalves * slabs, panels_of<Config>(slabs), [&] {
-        FormatSet::with(format, [&]<class Format>(Format) {
-          multiply_wide(role, WarpPieces<Format>(role, true), slabs, d);
+        FormatSet::with(format, [&]<class Format>(const Format& of_weights) {
+          multiply_wide(role, WarpPieces<Format>(role, of_weights, true), slabs, d);
         });
       });
       if (is_last) stamp(role, EventKind::kComputeEnd);
@@ -389,6 +395,46 @@ struct Stream {
     const uint32_t slab_bytes = units == Units::kHalf ? kHalfPageBytes<Format> : kWholePageBytes<Format>;
     role.stream(slabs / Format::kSlabsOfStep, Format::kSlabsOfStep * slab_bytes, role.recorder, copy);
   }
+  // Loads pages of two slabs with the words of their groups (formats/int4/tiles.cuh); `slab` is even.
+  template <class Format, class Role>
+  static __device__ __forceinline__ void load_blocks(Role& role, const Plan& plan, const Format& format,
+                                                     const Pages& first, const Pages& second, uint32_t slab,
+                                                     uint32_t slabs) {
+    constexpr uint32_t kWord = sizeof(uint32_t), kGroupWords = int4_image::kGroupBytes / kWord;
+    constexpr uint32_t kSlabs = slab_image::kSlabsOfPanel;
+    const BoundProgram& bound = role.launch.program;
+    const Units units = plan.shape.units;
+    const auto copy_box = [&](ptx::SharedAddress to, uint32_t second_at, const std::byte* map,
+                              const std::byte* second_map, uint32_t word, ptx::SharedAddress landed) {
+      if (units == Units::kPairs) {
+        ptx::tensor_load_all(to, map, first.unit, word, landed, first.policy);
+        return;
+      }
+      ptx::tensor_load(to, map, first.unit, word, landed, first.policy);
+      if (units == Units::kNeighboursApart)
+        ptx::tensor_load(to + second_at, second_map, second.unit, word, landed, first.policy);
+    };
+    const std::byte *words = map_of_words(bound, first.map), *second_words = map_of_words(bound, second.map);
+    uint32_t panel = 0, in_panel = kSlabs, half_slabs = 0, panel_words = 0;
+    const auto copy = [&](ptx::SharedAddress to, ptx::SharedAddress landed) {
+      if (in_panel == kSlabs) {
+        panel = slab / kSlabs, in_panel = slab % kSlabs;
+        half_slabs = page_image::half_cols(plan.shape.cols, panel) / page_image::kPairCols;
+        panel_words = int4_image::panel_words_offset(plan.shape.cols, format.group(), panel) / kWord;
+      }
+      copy_box(to, kHalfPageBytes<Format>, first.map, second.map,
+               int4_image::slab_offset(format.group(), slab) / kWord, landed);
+#pragma unroll 1
+      for (uint32_t box = 0; box < Format::kBoxes; ++box) {
+        const uint32_t col = in_panel + box / 2 + box % 2 * half_slabs;  // of 32
+        copy_box(to + Format::kWordsOffset + box * Format::kWordBoxBytes, Format::kWordBoxBytes / 2, words,
+                 second_words, panel_words + (col >> format.group_index()) * kGroupWords, landed);
+      }
+      slab += 2, in_panel += 2;
+    };
+    const uint32_t units_of_page = units == Units::kHalf ? kTileUnits / 2 : kTileUnits;
+    role.stream((slabs + 1) / 2, units_of_page * Format::kBytesOfUnit, role.recorder, copy);
+  }
   // Issues empty pages for the sums of a K split that is not the last: as many as the tile's residual needs.
   template <class Role>
   static __device__ __forceinline__ void issue_empty_pages(Role& role, const Plan& plan, uint32_t tile) {
@@ -403,8 +449,7 @@ struct Stream {
                                                        const Pages& from) {
     role.wait_inputs();
     // Consumers free a page of the last K split only after the sums of all earlier splits have been added.
-    if (plan.shape.parts > 1)
-      role.wait_released(plan.last_part_pages(FormatSet::slabs_of_step(plan.shape.format)));
+    if (plan.shape.parts > 1) role.wait_released(plan.template last_part_pages<FormatSet>());
     ptx::fence_proxy_async_global();
     const uint32_t end = min(plan.shape.end_row, row + Role::Config::kTileTokens);
     const uint32_t boxes = plan.shape.units == Units::kHalf ? kBoxes / 2 : kBoxes;
@@ -420,7 +465,8 @@ struct Stream {
   // Scales of the record's rows, in the order of the pages of a tile: a matrix's units side by side, or half
   // a page of each of two matrices.
   template <class Role, class T>
-  static __device__ __forceinline__ void look_up_row_scales(Role& role, const T& op, uint32_t buffer) {
+  static __device__ __forceinline__ void look_up_row_scales(Role& role, const T& op, uint32_t format,
+                                                            uint32_t buffer) {
     auto& scales = workspace(role.s).row_scales[buffer];
     constexpr uint32_t kHalfUnits = matrices_of<T>() == 2 ? kPairUnits : kTileUnits;
 #pragma unroll 1
@@ -432,8 +478,13 @@ struct Stream {
       if (unit >= op.num_units) continue;
       const WeightUnit at = find_weights(op, role.s.shape, op.first_unit + unit, matrix);
       const std::byte* images = without_weight_type(typed_weights<T>(*role.buffer, at.tensor));
-      const uint64_t offset =
-          e4m3_image::scale_offset(product(op, role.s.shape).cols, at.index, 0, n % kUnitRows);
+      const uint32_t cols = product(op, role.s.shape).cols;
+      const uint64_t offset = FormatSet::with(format, [&]<class Format>(const Format& f) -> uint64_t {
+        if constexpr (!Format::kHasScales)
+          return 0;
+        else
+          return f.scale_offset(cols, at.index, n % kUnitRows);
+      });
       scales[n] = ptx::load_constant(reinterpret_cast<const float*>(images + offset));
     }
   }

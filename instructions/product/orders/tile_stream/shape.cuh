@@ -90,14 +90,17 @@ struct Plan {
   __device__ __forceinline__ uint32_t tokens(uint32_t tile) const {
     return min(shape.end_row - shape.first_row - tile * Config::kTileTokens, Config::kTileTokens);
   }
-  // A page has one step, or two if the tile has 8 units and a step one slab. The last page of a K split may
-  // have one step less.
-  __device__ __forceinline__ uint32_t steps_of_page(uint32_t slabs_of_step) const {
-    return shape.units == Units::kHalf && slabs_of_step == 1 ? 2 : 1;
+  // A page has one step, or two if groups of the weights have scales, or if the tile has 8 units and a
+  // step one slab. The last page of a K split may have one step less.
+  template <class FormatSet>
+  __device__ __forceinline__ uint32_t steps_of_page() const {
+    if (FormatSet::has_groups(shape.format)) return 2;
+    return shape.units == Units::kHalf && FormatSet::slabs_of_step(shape.format) == 1 ? 2 : 1;
   }
-  __device__ __forceinline__ uint32_t last_part_pages(uint32_t slabs_of_step) const {
-    const uint32_t steps = (slabs - part_begin(shape.parts - 1)) / slabs_of_step;
-    return steps_of_page(slabs_of_step) == 2 ? (steps + 1) / 2 : steps;
+  template <class FormatSet>
+  __device__ __forceinline__ uint32_t last_part_pages() const {
+    const uint32_t steps = (slabs - part_begin(shape.parts - 1)) / FormatSet::slabs_of_step(shape.format);
+    return steps_of_page<FormatSet>() == 2 ? (steps + 1) / 2 : steps;
   }
 };
 

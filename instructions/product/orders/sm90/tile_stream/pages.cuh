@@ -23,6 +23,11 @@ struct Pages {
   uint64_t policy = 0;   // L2 policy, for weights
 };
 
+// The map of the words of the groups of weights with map `map`, in boxes of as many units (vm/device/isa.h).
+__device__ __forceinline__ const std::byte* map_of_words(const BoundProgram& bound, const std::byte* map) {
+  return map + size_t{bound.num_tensors} * kMapsOfTensor * kMapBytes;
+}
+
 // Pages of the tile's first (half 0) or second (half 1) 8 units.
 template <HasProduct Op>
 __device__ __forceinline__ Pages weight_pages(const BoundProgram& bound, const ProgramShape& program,

@@ -18,13 +18,44 @@ template <class Format>
 struct WarpPieces {
   uint32_t first;
   uint32_t second;  // distance from the first unit's piece
+  // If groups of columns have scales: pages have two steps and words of groups, which lie `words` bytes after
+  // the lane's codes.
+  bool has_groups = false;
+  uint32_t words = 0;
 
   template <class Role>
-  __device__ __forceinline__ WarpPieces(const Role& role, bool pairs)
+  __device__ __forceinline__ WarpPieces(const Role& role, const Format& format, bool pairs)
       : first(role.warp * (pairs ? 1 : kWarpUnits) * Format::kPieceBytes +
               role.lane * static_cast<uint32_t>(sizeof(uint4))),
-        second(pairs ? kHalfPageBytes<Format> : Format::kPieceBytes) {}
+        second(pairs ? kHalfPageBytes<Format> : Format::kPieceBytes) {
+    if constexpr (Format::kMayHaveGroups) {
+      constexpr uint32_t kLanesOfRow = kWarpThreads / kUnitRows, kWord = sizeof(uint32_t);
+      has_groups = Role::Config::uniform(format.has_groups() ? 1 : 0) != 0;
+      words = Format::kWordsOffset +
+              Format::word_bytes(role.warp * (pairs ? 1 : kWarpUnits) * Format::kPieceBytes) +
+              role.lane / kLanesOfRow * kWord - first;
+    }
+  }
+  // The lane's codes of step `step` of a page with groups; `at`: shared address of the first step's.
+  __device__ __forceinline__ auto slab(uint32_t at, uint32_t step) const {
+    constexpr uint32_t kCodesOfStep = sizeof(uint2), kWordsOfStep = 2 * Format::kWordBoxBytes;
+    return typename Format::Slab(at + step * kCodesOfStep, at + words + step * kWordsOfStep, second);
+  }
 };
+
+// Loads half kHalf of a step's operands from shared address `at`, that of the step or, with groups, of the
+// page's first step.
+template <uint32_t kHalf, class Format>
+__device__ __forceinline__ void load_half(typename Format::Terms& terms, const WarpPieces<Format>& pieces,
+                                          uint32_t at, uint32_t step) {
+  if constexpr (Format::kMayHaveGroups) {
+    if (pieces.has_groups) {
+      pieces.slab(at, step).template widen<kHalf != 0>(terms);
+      return;
+    }
+  }
+  Format::load_terms(terms, at + kHalf * Format::kHighTerms, pieces.second);
+}
 
 // A wgmma takes at most 128 tokens: threads of a 512-thread block have too few registers for 256.
 template <class Config>
@@ -91,11 +122,12 @@ class Slabs {
   __device__ __forceinline__ Slabs(Role& role, const WarpPieces<Format>& pieces, bool two_a_page)
       : role_(role), pieces_(pieces), two_a_page_(two_a_page) {}
 
-  // Waits for slab `slab` and returns the address of the warp's operands in it.
+  // Waits for slab `slab` and returns the address from which load_half() loads it.
   __device__ __forceinline__ uint32_t wait(const Position& at, uint32_t slab) const {
     const bool second = two_a_page_ && slab % 2 != 0;
     if (!second) role_.wait_next_page(at.page);
-    return page_address(role_, at.page) + pieces_.first + (second ? kHalfPageBytes<Format> : 0);
+    const uint32_t first = page_address(role_, at.page) + pieces_.first;
+    return first + (second && !pieces_.has_groups ? kHalfPageBytes<Format> : 0);
   }
   // The warp has loaded its operands of slab `slab` out of `slabs`.
   __device__ __forceinline__ void free(Position& at, uint32_t slab, uint32_t slabs) const {
@@ -131,14 +163,14 @@ __device__ __forceinline__ void multiply_halves(Role& role, const WarpPieces<For
     const ptx::WgmmaOperand rows = panel_operand(role, at.panel);
     const uint32_t from = weights.wait(at, slab);
     ptx::wgmma_wait<1>();  // waits for the low half of the previous slab
-    Format::load_terms(low, from, pieces.second);
+    load_half<0>(low, pieces, from, slab % 2);
     role.wait_next_panel(at.panel);
     ptx::wgmma_fence();
     begin_half<Format, Config, 0, kInstructions>(rows, low, d, slab == 0);
     ptx::wgmma_commit();
     ptx::wgmma_wait<1>();  // waits for the previous slab
     if (slab > 0) role.free_panel(at.panel - 1, at.lane);
-    Format::load_terms(high, from + Format::kHighTerms, pieces.second);
+    load_half<1>(high, pieces, from, slab % 2);
     ptx::wgmma_fence();
     begin_half<Format, Config, 1, kInstructions>(rows, high, d, false);
     ptx::wgmma_commit();
@@ -159,7 +191,7 @@ class PairedSlabs {
 
   __device__ __forceinline__ PairedSlabs(Role& role, const WarpPieces<Format>& pieces)
       : role_(role),
-        second_(pieces.second),
+        pieces_(pieces),
         lane_(ptx::thread_index() % kWarpThreads),
         page_(Config::uniform(role.next_page)),
         panel_(Config::uniform(role.next_panel)),
@@ -173,9 +205,23 @@ class PairedSlabs {
     wait_phases_or_exit(&role_.s.page_landed[page_.at], page_.parity, &role_.s.panel_landed[panel_.at],
                         panel_.parity, &role_.s.exit);
   }
-  // Loads the warp's operands of half a slab, `offset` bytes after the page's first half.
+  // Loads the warp's operands of half a step: of the page's first one, or of that at `offset` in the page.
+  template <uint32_t kHalf>
   __device__ __forceinline__ void load(typename Format::Terms& terms, uint32_t offset) const {
-    Format::load_terms(terms, ring_ + page_.at * kPageBytes + offset, second_);
+    load_half<kHalf>(terms, pieces_, ring_ + page_.at * kPageBytes + offset, 0);
+  }
+  // Loads the warp's operands of step `step` of a panel, which lies at `offset` in the page unless groups
+  // have scales.
+  __device__ __forceinline__ void load(typename Format::Terms& low, typename Format::Terms& high,
+                                       uint32_t step, uint32_t offset) const {
+    if constexpr (Format::kMayHaveGroups) {
+      if (pieces_.has_groups) {
+        pieces_.slab(ring_ + page_.at * kPageBytes, step).widen(low, high);
+        return;
+      }
+    }
+    load<0>(low, offset);
+    load<1>(high, offset);
   }
   // Operand of the panel's first slab; the second is kNextSlab further on. Call it before waiting: it
   // shuffles the value between lanes so that the compiler knows it to be warp-uniform.
@@ -197,7 +243,7 @@ class PairedSlabs {
 
  private:
   Role& role_;
-  const uint32_t second_;  // bytes from the warp's first piece to its second
+  const WarpPieces<Format> pieces_;
   const uint32_t lane_;
   RingPlace<Config::kRingPages> page_;
   RingPlace<Config::kPanelBuffers> panel_;
@@ -212,10 +258,7 @@ __device__ __forceinline__ void multiply_slabs(Role& role, const WarpPieces<Form
   using Config = typename Role::Config;
   PairedSlabs<Format, Role> at(role, pieces);
   typename Format::Terms low[2], high[2];
-  const auto load = [&](uint32_t k, uint32_t offset) {
-    at.load(low[k], offset);
-    at.load(high[k], offset + Format::kHighTerms);
-  };
+  const auto load = [&](uint32_t k, uint32_t offset) { at.load(low[k], high[k], k, offset); };
   const auto begin = [&](ptx::WgmmaOperand rows, uint32_t k, bool first) {
     ptx::wgmma_fence();
     begin_half<Format, Config, 0>(rows, low[k], d, first);
@@ -277,14 +320,14 @@ __device__ __forceinline__ void multiply_wide(Role& role, const WarpPieces<Forma
     for (uint32_t half = 0; half < kWideHalves; ++half) {
       if (half > 0) at.wait_page();
       ptx::wgmma_wait<1>();
-      at.load(low, 0);
+      at.template load<0>(low, 0);
       ptx::wgmma_fence();
       begin_half<Format, Config, 0>(rows, low, d[half], slab == 0);
       ptx::wgmma_commit();
       ptx::wgmma_wait<1>();
       if (half == 0 && of_panel == 0 && slab > 0)
         at.free_previous_panel();  // everything before it has been multiplied
-      at.load(high, Format::kHighTerms);
+      at.template load<1>(high, 0);
       ptx::wgmma_fence();
       begin_half<Format, Config, 1>(rows, high, d[half], false);
       ptx::wgmma_commit();
@@ -354,13 +397,13 @@ __device__ __forceinline__ void multiply(Role& role, const Plan& plan, uint32_t 
   clear_sums(d);
   const uint32_t format = format_of<FormatSet, Config>(plan);
   const uint32_t steps = slabs / FormatSet::slabs_of_step(format);
-  const bool two_a_page = Config::uniform(plan.steps_of_page(FormatSet::slabs_of_step(format)) - 1) != 0;
+  const bool two_a_page = Config::uniform(plan.template steps_of_page<FormatSet>() - 1) != 0;
   if (Config::uniform(plan.shape.units == Units::kHalf && role.warp >= kWarpgroupWarps ? 1 : 0) != 0)
     return skip_steps(role, steps, two_a_page);
   const bool pairs = Config::uniform(static_cast<uint32_t>(plan.shape.units == Units::kPairs)) != 0;
   const uint32_t pages = two_a_page ? (steps + 1) / 2 : steps;
-  const auto multiply_as = [&]<class Format>(Format) {
-    const WarpPieces<Format> pieces(role, pairs);
+  const auto multiply_as = [&]<class Format>(const Format& of_weights) {
+    const WarpPieces<Format> pieces(role, of_weights, pairs);
     if constexpr (Config::kTileTokens <= 64) {
       multiply_slabs<Format>(role, pieces, two_a_page, steps, d);
     } else if (fits_first_instruction<Config, FormatSet, Format>(plan, tile)) {
