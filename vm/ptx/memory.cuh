@@ -130,6 +130,13 @@ __device__ __forceinline__ float2 load_constant(const float2* p) {
   asm volatile("ld.global.nc.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "l"(p));
   return v;
 }
+__device__ __forceinline__ float4 load_constant(const float4* p) {
+  float4 v;
+  asm volatile("ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "l"(p));
+  return v;
+}
 
 // Loads and stores of data that is used once: it does not stay in L1, and L2 evicts it first.
 __device__ __forceinline__ uint4 load_streaming(const uint4* p) {
