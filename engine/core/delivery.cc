@@ -85,7 +85,7 @@ void Delivery::deliver_token(const LaunchShare& share, const PassOutput& output)
 
 void Delivery::count_drafts(const LaunchShare& share, uint32_t drafts, uint32_t right, uint32_t pass) {
   if (share.drafts == 0) return;
-  share.sequence->drafts().count_pass(right);
+  share.sequence->drafts().count_pass(drafts, right);
   if (drafts == 0) return;
   if (pass > 0) counts_.later_rows += drafts;
   ++counts_.drafts.passes;

@@ -28,7 +28,9 @@ std::optional<PlannedLaunch> LaunchPlanner::plan_after(PlannedLaunch& current) {
   // remaining sequence may have too few.
   const CoreView view{views_, pool_.available()};
   if (!blocks_suffice(view, 1)) return std::nullopt;
-  return write(plan(view, limits_));
+  const PassPlan pass_plan = plan(view, limits_);
+  if (limits_.drafts_by_model && pass_plan.drafts > 0) return std::nullopt;
+  return write(pass_plan);
 }
 
 void LaunchPlanner::view_running() {
@@ -84,7 +86,10 @@ uint32_t LaunchPlanner::passes_to_decision(uint32_t passes, uint32_t drafts) con
   };
   if (std::ranges::any_of(planned_, ends_launch)) return 1;
   for (const Sequence* sequence : planned_) {
-    if (drafts > 0 && sequence->drafts().next() > 0) passes = std::min(passes, sequence->drafts().passes());
+    const DraftControl& control = sequence->drafts();
+    const bool has_drafts = drafts > 0 && control.next() > 0;
+    if (control.model_reads() || (has_drafts && limits_.drafts_by_model)) return 1;
+    if (has_drafts) passes = std::min(passes, control.passes());
   }
   if (waiting_.empty()) return passes;
   // A waiting sequence gets the next free place: either one is free before the launch, or the first sequence

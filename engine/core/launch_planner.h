@@ -25,8 +25,9 @@ class LaunchPlanner {
   // are preempted.
   PlannedLaunch plan_next();
   // The launch after `current`, which is in flight, provided that no sampled token ends a sequence. Sets
-  // LaunchShare::ends of `current`. None if no sequence remains, if their KV blocks do not suffice yet, or if
-  // `current` has drafts: how many tokens it makes is not known.
+  // LaunchShare::ends of `current`. None if no sequence remains, if their KV blocks do not suffice yet, if
+  // `current` has drafts (how many tokens it makes is not known), or if a draft model is to make drafts for
+  // that launch, since it needs all tokens.
   std::optional<PlannedLaunch> plan_after(PlannedLaunch& current);
 
   uint64_t cached_tokens() const { return cached_tokens_; }  // found in the KV cache after they had joined

@@ -15,16 +15,26 @@ namespace {
 // more.
 constexpr uint32_t kLaunchPasses = 64;
 
-PlannerLimits limits_of(Backend& backend, uint32_t max_sequences, const DraftRule& drafts) {
+PlannerLimits limits_of(Backend& backend, const PassLoopOptions& options) {
   const StateLimits& state = backend.limits();
+  const uint32_t max_sequences = options.max_sequences;
   PlannerLimits limits;
   limits.max_rows = state.rows;
   limits.max_logit_rows = logit_rows(state);
   limits.max_sequences = std::min(state.rows, state.sequences);
   if (max_sequences > 0) limits.max_sequences = std::min(limits.max_sequences, max_sequences);
   limits.max_passes = std::min(kLaunchPasses, launch_passes(state.rows));
-  if (drafts.most > 0) limits.max_draft_rows = backend.draft_rows();
+  limits.drafts_by_model = options.draft_model != nullptr;
+  if (options.drafts.most > 0) limits.max_draft_rows = backend.draft_rows();
   return limits;
+}
+
+std::unique_ptr<DraftModel> draft_model_of(const PassLoopOptions& options) {
+  if (options.draft_model == nullptr) return nullptr;
+  return std::make_unique<DraftModel>(
+      *options.draft_model,
+      DraftModelOptions{
+          .least = options.drafts.least, .p_min = options.draft_p_min, .hash_seed = options.hash_seed});
 }
 
 bool is_finite(const OutputToken& token) {
@@ -43,12 +53,13 @@ PassLoop::PassLoop(Backend& backend, std::shared_ptr<CoreSignals> signals, const
       now_(options.now),
       fault_at_launch_(options.fault_at_launch),
       drafts_(options.drafts),
-      limits_(limits_of(backend, options.max_sequences, options.drafts)),
+      limits_(limits_of(backend, options)),
       pool_(backend.limits().kv_blocks, options.hash_seed),
-      state_(backend.state(), limits_.max_sequences, drafts_),
+      draft_model_(draft_model_of(options)),
+      state_(backend.state(), limits_.max_sequences, drafts_, limits_.drafts_by_model),
       expiry_(signals_),
       waiting_(expiry_),
-      running_(pool_, state_, limits_, now_),
+      running_(pool_, state_, limits_, now_, draft_model_.get()),
       planner_(running_, waiting_, pool_, state_, limits_),
       delivery_(state_, expiry_, backend.name()) {
   const uint32_t context = backend.limits().max_context;
@@ -62,16 +73,17 @@ PassLoop::~PassLoop() = default;
 
 void PassLoop::add(std::unique_ptr<Sequence> sequence) {
   if (next_ && has_room()) next_->passes = 1;  // this one joins while next_ runs
-  sequence->allow_drafts(drafts_.most);
+  const auto allow = [this](Sequence& s) {
+    s.allow_drafts({.most = drafts_.most, .least = drafts_.least, .by_model = limits_.drafts_by_model});
+  };
+  allow(*sequence);
+  for (const auto& follower : sequence->followers) allow(*follower);
   waiting_.add(std::move(sequence));
 }
 
 bool PassLoop::step() {
   if (next_ && expiry_.is_due(now_())) drop_plan();
-  if (next_) {
-    current_ = std::move(*next_);
-    next_.reset();
-  } else {
+  if (!next_) {
     end_expired();
     running_.admit(waiting_);
     if (running_.empty()) {
@@ -79,14 +91,39 @@ bool PassLoop::step() {
       delivery_.flush();
       return false;
     }
-    current_ = planner_.plan_next();
   }
-  launch();
+  try {
+    take_plan();
+    launch();
+  } catch (...) {
+    give_up(std::current_exception());
+  }
   if (next_) return true;
   running_.retire(waiting_);
   delivery_.flush();
   if (idle()) launch_ended_.reset();
   return true;
+}
+
+// Sets current_. The draft model reads before, so that the plan knows what it can draft.
+void PassLoop::take_plan() {
+  with_draft_model([&](DraftModel& model) { model.read({running_.begin(), running_.end()}); });
+  if (next_) {
+    current_ = std::move(*next_);
+    next_.reset();
+    return;
+  }
+  current_ = planner_.plan_next();
+  if (!current_.has_drafts()) return;
+  with_draft_model([&](DraftModel& model) { model.draft(current_, backend_.state()); });
+}
+
+// Its time is none between two launches for which the backend waits for the host.
+void PassLoop::with_draft_model(const std::function<void(DraftModel&)>& call) {
+  if (!draft_model_) return;
+  const TimePoint begin = now_();
+  call(*draft_model_);
+  if (launch_ended_) *launch_ended_ += now_() - begin;
 }
 
 // Ends cancelled and late sequences.
@@ -196,7 +233,7 @@ void PassLoop::defer(const PassOutput& output) {
 void PassLoop::end_shares(PlannedLaunch& launch) {
   for (const LaunchShare& share : launch.shares) {
     share.sequence->set_share(nullptr);
-    share.sequence->drafts().end_launch(share.drafts);
+    share.sequence->drafts().end_launch(share.drafts, launch.passes);
   }
 }
 
@@ -274,6 +311,7 @@ void PassLoop::fail_running(const std::exception_ptr& failure) {
   }
   running_.retire(waiting_);
   pool_.drop_kept();  // the launch may have written anywhere
+  if (draft_model_) draft_model_->drop_kept();
 }
 
 void PassLoop::end_all(Finish finish) {
@@ -301,6 +339,7 @@ EngineStats PassLoop::stats() const {
   stats.finished = delivered.finished;
   stats.generated_tokens = delivered.generated_tokens;
   stats.drafts = delivered.drafts;
+  if (draft_model_) stats.drafts.ms = draft_model_->ms();
   stats.rows += delivered.later_rows;
   return stats;
 }

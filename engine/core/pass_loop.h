@@ -5,12 +5,14 @@
 
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 
 #include "engine/backend/backend.h"
 #include "engine/core/channel.h"
 #include "engine/core/delivery.h"
+#include "engine/core/draft_model.h"
 #include "engine/core/expiry.h"
 #include "engine/core/kv_block_pool.h"
 #include "engine/core/launch_planner.h"
@@ -29,6 +31,9 @@ struct PassLoopOptions {
   uint64_t fault_at_launch = 0;  // number of the launch that fails like a faulty device; 0: none
   TimePoint (*now)() = std::chrono::steady_clock::now;
   DraftRule drafts = {};  // of sequences whose requests allow drafts
+  // A model that makes these drafts, in place of the n-grams of the rule; must outlive the loop. Null: none.
+  Backend* draft_model = nullptr;
+  float draft_p_min = 0;  // DraftModelOptions::p_min
 };
 
 // Owns the sequences and the KV blocks, and has sole use of the backend while it lives. One thread at a time.
@@ -65,6 +70,8 @@ class PassLoop {
   void fail_running(const std::exception_ptr& failure);
 
   // A launch.
+  void take_plan();
+  void with_draft_model(const std::function<void(DraftModel&)>& call);
   void launch();
   void run_launch();
   void after_pass(uint32_t pass);
@@ -86,6 +93,7 @@ class PassLoop {
   const DraftRule drafts_;
   const PlannerLimits limits_;
   KvBlockPool pool_;
+  std::unique_ptr<DraftModel> draft_model_;  // may be null
   PassState state_;
   Expiry expiry_;
   WaitQueue waiting_;

@@ -7,9 +7,10 @@
 
 namespace serval {
 
-PassState::PassState(StateBlock& state, uint32_t slots, const DraftRule& drafts)
+PassState::PassState(StateBlock& state, uint32_t slots, const DraftRule& drafts, bool drafts_by_model)
     : state_(state),
       drafts_(drafts),
+      drafts_by_model_(drafts_by_model),
       free_slots_(slots, true),
       history_written_(slots),
       row_of_token_(slots) {}
@@ -43,7 +44,7 @@ void PassState::write_history(const Sequence& sequence) {
 void PassState::set_drafts(const Sequence& sequence, uint32_t most) {
   SequenceSlot& slot = state_.slots[sequence.slot()];
   slot.drafts = most > 0 ? drafts_ : DraftRule{};
-  slot.drafts.most = most;
+  slot.drafts.most = drafts_by_model_ ? 0 : most;
   slot.extras = extras_of(slot);
 }
 

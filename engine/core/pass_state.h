@@ -17,7 +17,8 @@ namespace serval {
 class PassState {
  public:
   // Allocates from the first `slots` slots. `drafts`: the rule of sequences with drafts, all but `most`.
-  PassState(StateBlock& state, uint32_t slots, const DraftRule& drafts = {});
+  // `drafts_by_model`: the program makes none, and write() leaves the rows for them inactive.
+  PassState(StateBlock& state, uint32_t slots, const DraftRule& drafts = {}, bool drafts_by_model = false);
 
   // Returns the lowest free slot, so that used slots stay together. One must be free.
   uint32_t take_slot();
@@ -48,6 +49,7 @@ class PassState {
 
   StateBlock& state_;
   const DraftRule drafts_;
+  const bool drafts_by_model_;
   std::vector<bool> free_slots_;
   std::vector<uint32_t> history_written_;  // for each slot
   std::vector<uint32_t> row_of_token_;     // for each slot, the row whose token is not known yet, if any

@@ -46,6 +46,7 @@ struct PlannerLimits {
   uint32_t max_sequences = 1;                // running together; at most max_rows
   uint32_t max_passes = 1;                   // in a launch
   uint32_t max_draft_rows = 0;               // in a pass with drafts, at most max_rows; 0: no pass has drafts
+  bool drafts_by_model = false;              // engine/core/draft_model.h; a launch with them has one pass
 };
 
 // Returns whether a sequence that needs `blocks` of the available blocks for its known tokens may join

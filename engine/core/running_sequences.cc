@@ -51,6 +51,7 @@ bool RunningSequences::try_to_join(Sequence& sequence) {
 
 // Leaves its computed blocks in the cache for other sequences.
 void RunningSequences::release(Sequence& sequence) {
+  if (draft_model_ != nullptr) draft_model_->leave(sequence);
   state_.give_back_slot(sequence.slot());
   if (sequence.reuses_prefix() && !sequence.failed())
     sequence.chain().leave(sequence.tokens(), sequence.computed());

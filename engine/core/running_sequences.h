@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "engine/core/draft_model.h"
 #include "engine/core/kv_block_pool.h"
 #include "engine/core/kv_domains.h"
 #include "engine/core/pass_state.h"
@@ -23,9 +24,15 @@ class RunningSequences {
     uint64_t prompt_tokens = 0, cached_tokens = 0, preemptions = 0;
   };
 
-  // All must outlive it.
-  RunningSequences(KvBlockPool& pool, PassState& state, const PlannerLimits& limits, TimePoint (*now)())
-      : pool_(pool), state_(state), limits_(limits), now_(now), domains_(pool.num_blocks()) {}
+  // All must outlive it. `draft_model` may be null.
+  RunningSequences(KvBlockPool& pool, PassState& state, const PlannerLimits& limits, TimePoint (*now)(),
+                   DraftModel* draft_model)
+      : pool_(pool),
+        state_(state),
+        limits_(limits),
+        now_(now),
+        draft_model_(draft_model),
+        domains_(pool.num_blocks()) {}
 
   bool empty() const { return sequences_.empty(); }
   size_t size() const { return sequences_.size(); }
@@ -57,6 +64,7 @@ class RunningSequences {
   PassState& state_;
   const PlannerLimits& limits_;
   TimePoint (*const now_)();
+  DraftModel* const draft_model_;
   KvDomains domains_;
   std::vector<std::unique_ptr<Sequence>> sequences_;
   std::optional<Refusal> refusal_;

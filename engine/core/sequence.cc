@@ -77,9 +77,9 @@ SequenceView Sequence::view() const {
           .drafts = drafts_.next()};
 }
 
-void Sequence::allow_drafts(uint32_t most) {
+void Sequence::allow_drafts(const DraftLimits& limits) {
   const bool draws_alone = !is_constrained() && !lists_top() && !has_penalties(slot_state());
-  drafts_ = DraftControl(request_.speculative && generates() && draws_alone ? most : 0);
+  drafts_ = DraftControl(request_.speculative && generates() && draws_alone ? limits : DraftLimits{});
 }
 
 uint32_t Sequence::num_top(bool scores) const {

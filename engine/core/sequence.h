@@ -77,7 +77,7 @@ class Sequence {
   void set_share(LaunchShare* share) { share_ = share; }
   // Drafts of its passes. It gets none, whatever is allowed, if the draw of a token depends on the tokens
   // just before it (penalties, grammars, bad words), or if the likeliest tokens are listed.
-  void allow_drafts(uint32_t most);
+  void allow_drafts(const DraftLimits& limits);
   DraftControl& drafts() { return drafts_; }
   const DraftControl& drafts() const { return drafts_; }
   KvChain& chain() { return *chain_; }

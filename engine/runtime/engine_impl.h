@@ -22,6 +22,7 @@ struct EngineParts {
   ModelInfo info;  // requests are checked against context and vocab_size
   TextModel text;
   std::unique_ptr<Backend> backend;
+  std::unique_ptr<Backend> draft_backend;  // of PassLoopOptions::draft_model; may be null
   double load_ms = 0;
   uint32_t trace_tokens = 0;  // tokens whose events are kept
   PassLoopOptions loop = {};

@@ -13,6 +13,10 @@ struct ModelBytes {
   uint64_t weights;
   uint64_t kv_of_token;
 };
+inline ModelBytes operator+(const ModelBytes& a, const ModelBytes& b) {
+  return {a.weights + b.weights, a.kv_of_token + b.kv_of_token};
+}
+
 // For one memory that all ranks share, such as the host's: weights once, and each rank's keys and values.
 ModelBytes bytes_of_model(const Model& model, uint32_t ranks);
 // For the GPU of the rank that needs the most.

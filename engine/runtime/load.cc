@@ -2,12 +2,14 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <random>
 #include <utility>
 
 #include "fmt/format.h"
 
 #include "engine/core/sampling_parameters.h"
+#include "engine/runtime/draft_model_source.h"
 #include "engine/runtime/engine_impl.h"
 #include "engine/runtime/load_model.h"
 #include "engine/runtime/options.h"
@@ -76,7 +78,29 @@ PassLoopOptions loop_options(const EngineOptions& options, Backend& backend) {
               std::min({static_cast<uint32_t>(options.max_sequences), limits.rows, limits.sequences}),
           .hash_seed = uint64_t{random()} << 32 | random(),
           .fault_at_launch = static_cast<uint64_t>(options.fault_at_launch),
-          .drafts = draft_rule(options.speculation)};
+          .drafts = draft_rule(options.speculation),
+          .draft_p_min = options.speculation.draft_p_min};
+}
+
+bool has_draft_model(const EngineOptions& options) {
+  return options.speculation.method == Speculation::Method::kModel;
+}
+
+// Opens the draft model and compares it with the target, before any weights are read.
+ModelSource open_draft_model(const EngineOptions& options, const Model& target, const TextModel& text) {
+  ModelSource source = open_model(draft_options(options));
+  const TextModel draft_text = load_text_model(source, "", options.random_weights.has_value());
+  check_same_vocabulary(*source.model, *draft_text.codec, target, *text.codec);
+  return source;
+}
+
+void add_draft_model(EngineParts& parts, const EngineOptions& options, ModelSource source) {
+  parts.info.draft_model = source.model->name;
+  LoadedDraftModel draft = load_draft_model(options, std::move(source), *parts.backend);
+  parts.info.draft_weight_bytes = static_cast<int64_t>(draft.weight_bytes);
+  parts.info.draft_kv_cache_bytes = static_cast<int64_t>(draft.kv_cache_bytes);
+  parts.draft_backend = std::move(draft.backend);
+  parts.loop.draft_model = parts.draft_backend.get();
 }
 
 }  // namespace
@@ -86,7 +110,9 @@ Engine Engine::load(const EngineOptions& options) {
   ModelSource source = open_model(options);
   EngineParts parts;
   parts.text = load_text_model(source, options.chat_template, options.random_weights.has_value());
-  LoadedModel model = load_model(options, std::move(source));
+  std::optional<ModelSource> draft;
+  if (has_draft_model(options)) draft = open_draft_model(options, *source.model, parts.text);
+  LoadedModel model = load_model(options, std::move(source), draft ? draft->model.get() : nullptr);
   parts.backend = std::move(model.backend);
   parts.info.backend_notice = std::move(model.notice);
   parts.model = model.source.model;
@@ -109,6 +135,7 @@ Engine Engine::load(const EngineOptions& options) {
   if (parts.trace_tokens > 0) keep_last_tokens(*parts.backend, parts.trace_tokens);
   check_drafts(options.speculation, *parts.backend);
   parts.loop = loop_options(options, *parts.backend);
+  if (draft) add_draft_model(parts, options, std::move(*draft));
   parts.info.max_sequences = static_cast<int>(parts.loop.max_sequences);
   parts.load_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   return Impl::make(std::move(parts));

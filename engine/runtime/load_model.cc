@@ -96,7 +96,8 @@ BackendOptions options_in(const EngineOptions& options, const Model& model, cons
   return out;
 }
 
-ChosenBackend make_backend(const EngineOptions& asked, const Model& model, Weights& weights) {
+ChosenBackend make_backend(const EngineOptions& asked, const Model& model, Weights& weights,
+                           const Model* draft) {
   EngineOptions engine = asked;
   const std::string& file = engine.program;  // the program file to run; empty: compile the model
   Program program;                           // the file's program
@@ -105,8 +106,11 @@ ChosenBackend make_backend(const EngineOptions& asked, const Model& model, Weigh
     engine.gpus = gpus_of_file(program, asked);
   }
   const uint32_t ranks = ranks_of(engine);
+  const auto with_draft = [&](const auto& bytes_of) {
+    return draft != nullptr ? bytes_of(model, ranks) + bytes_of(*draft, ranks) : bytes_of(model, ranks);
+  };
   const auto device = [&] {
-    const ModelBytes bytes = bytes_of_rank(model, ranks);
+    const ModelBytes bytes = with_draft(bytes_of_rank);
     const uint64_t free_bytes = free_device_memory(gpus_of(engine));
     BackendOptions options = options_in(engine, model, bytes, free_bytes);
     if (options.limits.rows == 0)
@@ -117,7 +121,7 @@ ChosenBackend make_backend(const EngineOptions& asked, const Model& model, Weigh
     });
   };
   const auto host_options = [&] {
-    return options_in(engine, model, bytes_of_model(model, ranks), available_host_memory());
+    return options_in(engine, model, with_draft(bytes_of_model), available_host_memory());
   };
   const auto host = [&] {
     if (asked_formats(engine).e4m3_inputs.value_or(false))
@@ -187,11 +191,11 @@ ModelSource open_model(const EngineOptions& options) {
   return source;
 }
 
-LoadedModel load_model(const EngineOptions& options, ModelSource source) {
+LoadedModel load_model(const EngineOptions& options, ModelSource source, const Model* draft) {
   const auto begin = std::chrono::steady_clock::now();
   if (!source.notice.empty()) spdlog::info("{}", source.notice);
   Weights weights(options, source);
-  ChosenBackend chosen = make_backend(options, *source.model, weights);
+  ChosenBackend chosen = make_backend(options, *source.model, weights, draft);
   const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
   return {std::move(source), std::move(weights), std::move(chosen.backend), std::move(chosen.notice),
           time.count()};

@@ -45,7 +45,8 @@ ModelSource open_model(const EngineOptions& options);
 // Loads the model's weights onto the backend that the options name. Runs options.program if it is set; errors
 // of the program name its file. Throws as open_model() and as the backends do, and Error(kUsage) for a
 // context longer than the model's.
-LoadedModel load_model(const EngineOptions& options, ModelSource source);
+// `draft`: a model that is loaded beside it later, with as many tokens in its KV cache; null: none.
+LoadedModel load_model(const EngineOptions& options, ModelSource source, const Model* draft = nullptr);
 
 using MakeBackend = std::function<std::unique_ptr<Backend>()>;
 

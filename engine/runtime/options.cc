@@ -46,7 +46,8 @@ struct SpeculationName {
   Speculation::Method method;
 };
 constexpr SpeculationName kSpeculationNames[] = {{"none", Speculation::Method::kNone},
-                                                 {"ngram", Speculation::Method::kNgram}};
+                                                 {"ngram", Speculation::Method::kNgram},
+                                                 {"model", Speculation::Method::kModel}};
 
 template <NamedEnum E>
 std::vector<std::string> names_of() {
@@ -116,10 +117,19 @@ void check_activations(const EngineOptions& options) {
 }
 
 void check_speculation(const Speculation& speculation) {
+  const bool by_model = speculation.method == Speculation::Method::kModel;
+  if (by_model && speculation.model.empty())
+    throw Error(ErrorKind::kUsage,
+                "speculation: model needs a draft model (model_draft, --model-draft MODEL)");
+  if (!by_model && !speculation.model.empty()) {
+    throw Error(ErrorKind::kUsage, fmt::format("model_draft: {}; it is for speculation by a model, not {}",
+                                               speculation.model, speculation_name(speculation.method)));
+  }
   require_range("draft_max", speculation.draft_max, 1, static_cast<int>(kMaxDrafts));
   require_range("draft_min", speculation.draft_min, 1, speculation.draft_max);
   require_range("ngram_max", speculation.ngram_max, 1, static_cast<int>(kMaxNgram));
   require_range("ngram_min", speculation.ngram_min, 1, speculation.ngram_max);
+  require_range("draft_p_min", speculation.draft_p_min, 0.0F, 1.0F);
   if (speculation.accept_rate >= 0) require_range("accept_rate", speculation.accept_rate, 0.0, 1.0);
 }
 
@@ -169,10 +179,11 @@ Speculation::Method speculation_named(const std::string& name) {
 
 DraftRule draft_rule(const Speculation& speculation) {
   if (speculation.method == Speculation::Method::kNone) return {};
+  const bool by_ngram = speculation.method == Speculation::Method::kNgram;
   return {.most = static_cast<uint32_t>(speculation.draft_max),
           .least = static_cast<uint32_t>(speculation.draft_min),
-          .ngram_min = static_cast<uint32_t>(speculation.ngram_min),
-          .ngram_max = static_cast<uint32_t>(speculation.ngram_max),
+          .ngram_min = by_ngram ? static_cast<uint32_t>(speculation.ngram_min) : 0,
+          .ngram_max = by_ngram ? static_cast<uint32_t>(speculation.ngram_max) : 0,
           .accept_rate = static_cast<float>(speculation.accept_rate)};
 }
 

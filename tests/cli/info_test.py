@@ -51,6 +51,14 @@ class Info(Case):
         rank = self.facts("-m", "llama-3.1-70b", "--gpus", "4", "--kv-cache-memory", "8G")["rank"]
         self.assertEqual(rank["kv_cache_tokens"], (8 << 30) // (64 * rank["kv_bytes_per_token"]) * 64)
 
+    def test_a_draft_model_takes_its_part_of_the_memory(self):
+        bundled = self.facts()["model"]["directory"]
+        facts = self.facts("-md", bundled, "--kv-cache-memory", "16M")
+        self.assertEqual(facts["draft_model"]["weight_bytes"], facts["model"]["weight_bytes"])
+        self.assertEqual(facts["draft_model"]["kv_bytes_per_token"], 3584)
+        self.assertEqual(facts["model"]["kv_cache_tokens"], 36 * 64)
+        self.assertLess(facts["draft_model"]["kv_tokens_that_fit"], facts["model"]["kv_tokens_that_fit"])
+
     def test_a_kv_cache_that_holds_no_context_is_refused(self):
         self.check_fails(3, "kv_cache_memory: 1048576 bytes; limit: 7340032 or more", arguments=["info", "--kv-cache-memory", "1M"])
 

@@ -22,10 +22,11 @@ class HostRequests : public RandomRequests {
     options.max_batch_tokens = batch_tokens;
     return options;
   }
-  static LoadEngine engine(EngineOptions options) {
+  static constexpr uint64_t kKvBytesPerToken = 3584;
+  // `kv_of_draft_model`: bytes for each token, if the options have one.
+  static LoadEngine engine(EngineOptions options, uint64_t kv_of_draft_model = 0) {
     return [=](const Size& size) mutable {
-      constexpr uint64_t kKvBytesPerToken = 3584;
-      options.kv_cache_memory = size.kv_blocks * kKvBlockTokens * kKvBytesPerToken;
+      options.kv_cache_memory = size.kv_blocks * kKvBlockTokens * (kKvBytesPerToken + kv_of_draft_model);
       options.max_sequences = size.sequences;
       Engine engine = Engine::load(options);
       EXPECT_EQ(engine.info().kv_bytes_per_token, kKvBytesPerToken);

@@ -3,6 +3,7 @@
 import pytest
 
 import serval
+from serval import _engine
 
 PROMPT = "The bird said: come with me. The owl said: come with"
 
@@ -17,6 +18,18 @@ def test_tokens_are_those_without_drafts() -> None:
     assert drafted.stats.drafts.drafted > 0
     assert sum(drafted.stats.drafts.accepted_at) == drafted.stats.drafts.accepted
     assert plain.stats.drafts.drafted == 0
+
+
+@pytest.mark.parametrize("method", [{}, {"method": "draft_model"}, {"method": "model"}])
+def test_a_model_drafts(method: dict[str, str]) -> None:
+    bundled = str(_engine.bundled_model())
+    drafted = serval.LLM(backend="host", speculative_config={"model": bundled, "num_speculative_tokens": 3, **method})
+    plain = serval.LLM(backend="host")
+    params = serval.SamplingParams(temperature=0.8, max_tokens=24, ignore_eos=True, seed=5)
+    one, other = (llm.generate(PROMPT, params)[0].outputs[0] for llm in (drafted, plain))
+    assert list(one.token_ids) == list(other.token_ids)
+    assert drafted.stats.drafts.accepted == drafted.stats.drafts.drafted > 0
+    assert drafted.stats.drafts.ms > 0
 
 
 @pytest.mark.parametrize("config", [{"method": "eagle"}, {"foo": 1}, {"num_speculative_tokens": "4"}, {"num_speculative_tokens": 16}])

@@ -80,7 +80,9 @@ void check_drafts(const Program& program, const StateBlock& state, uint32_t r) {
   if (row.drafts == 0) return;
   const StateLimits& limits = program.limits;
   const SequenceSlot& slot = state.slots[row.slot];
-  limit(r, "drafts", row.drafts, int64_t{std::min(kMaxDrafts, slot.drafts.most)} + 1);
+  // The host writes the drafts of a slot whose rule makes none.
+  const uint32_t most = slot.drafts.most > 0 ? slot.drafts.most : kMaxDrafts;
+  limit(r, "drafts", row.drafts, int64_t{std::min(kMaxDrafts, most)} + 1);
   limit(r, "drafts", row.drafts, int64_t{logit_rows(limits)} - r);
   if (program.find_tensor(state_tensor::kAttention))
     refuse(fmt::format("row {}: {} drafts; a program that plans attention takes none", r, row.drafts));

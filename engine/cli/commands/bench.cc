@@ -144,9 +144,13 @@ void Flags::check(const FlagSet& set) const {
   };
   if (depths.empty()) need("--depth", {"--launch-passes", "--trace-tokens", "--compare"});
   if (depths.empty() && requests == 0) need("--depth or --requests", {"--record"});
-  if (engine.speculation.method == Speculation::Method::kNone) need("--spec", {"--spec-accept-rate"});
-  if (!depths.empty() && set.given("--spec"))
-    throw Error(ErrorKind::kUsage, "--spec and --depth: set either, not both" + set.see_help());
+  if (engine.speculation.method == Speculation::Method::kNone)
+    need("--spec or --model-draft", {"--spec-accept-rate"});
+  for (const char* flag : {"--spec", "--model-draft"}) {
+    if (!depths.empty() && set.given(flag))
+      throw Error(ErrorKind::kUsage,
+                  fmt::format("{} and --depth: set either, not both{}", flag, set.see_help()));
+  }
   if (requests == 0) need("--requests", {"--input", "--output", "--lengths", "--rate", "--max-sequences"});
   if (requests > 0 && !depths.empty())
     throw Error(ErrorKind::kUsage, "--requests and --depth: set either, not both" + set.see_help());

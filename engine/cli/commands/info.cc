@@ -2,6 +2,7 @@
 // weights.
 #include <fstream>
 #include <map>
+#include <optional>
 #include <sys/utsname.h>
 #include <thread>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include "engine/cli/flags/common_options.h"
 #include "engine/cli/output/json_text.h"
 #include "engine/cli/output/output.h"
+#include "engine/runtime/draft_model_source.h"
 #include "engine/runtime/kv_size.h"
 #include "engine/runtime/model_source.h"
 #include "engine/runtime/options.h"
@@ -187,6 +189,23 @@ ordered_json rank_facts(const Model& model, const std::vector<int>& gpus) {
           {"lm_head", model.tie_word_embeddings ? "the embedding's rows" : "by vocabulary"}};
 }
 
+// What the draft model takes beside the model that it drafts for.
+ordered_json draft_facts(const ModelSource& draft, const ModelSource& target, uint32_t ranks) {
+  constexpr bool kMayLackTokenizer = true;
+  const TextModel text = load_text_model(draft, "", kMayLackTokenizer);
+  check_same_vocabulary(*draft.model, *text.codec, *target.model,
+                        *load_text_model(target, "", kMayLackTokenizer).codec);
+  const ModelBytes bytes = bytes_of_model(*draft.model, ranks);
+  const ModelBytes both = bytes_of_model(*target.model, ranks) + bytes;
+  return {{"name", draft.model->name},
+          {"directory", draft.files ? draft.files->path().string() : ""},
+          {"parameters", draft.model->num_parameters()},
+          {"weight_bytes", bytes.weights},
+          {"kv_bytes_per_token", bytes.kv_of_token},
+          {"max_context", draft.model->max_position},
+          {"kv_tokens_that_fit", kv_tokens_beside_weights(both, free_memory())}};
+}
+
 // Adds the size of the KV cache that the options request in the memory that also holds the weights.
 void add_kv_cache(ordered_json& facts, const Model& model, const EngineOptions& options,
                   const ModelBytes& bytes, uint64_t memory) {
@@ -219,6 +238,7 @@ int run_info(const Arguments& arguments) {
   OutputFlags output;
   FlagSet set("info", "Prints facts about the program, this machine and a model.", "[FLAGS]");
   declare_model_name(set, options.model);
+  declare_draft_model(set, options.speculation);
   declare_weight_formats(set, options);
   declare_gpus(set, options);
   declare_kv_cache_memory(set, options);
@@ -233,11 +253,20 @@ int run_info(const Arguments& arguments) {
   ordered_json facts = {
       {"serval", program_facts()}, {"machine", machine_facts()}, {"model", model_facts(source)}};
   const uint32_t ranks = ranks_of(options);
+  std::optional<ModelSource> draft;
+  if (!options.speculation.model.empty()) {
+    draft = find_model(draft_options(options));
+    facts["draft_model"] = draft_facts(*draft, source, ranks);
+  }
+  const auto with_draft = [&](const auto& bytes_of) {
+    const ModelBytes bytes = bytes_of(*source.model, ranks);
+    return draft ? bytes + bytes_of(*draft->model, ranks) : bytes;
+  };
   if (ranks > 1) {
     ordered_json& rank = facts["rank"] = rank_facts(*source.model, options.gpus);
-    add_kv_cache(rank, *source.model, options, bytes_of_rank(*source.model, ranks), rank["memory_bytes"]);
+    add_kv_cache(rank, *source.model, options, with_draft(bytes_of_rank), rank["memory_bytes"]);
   } else {
-    add_kv_cache(facts["model"], *source.model, options, bytes_of_model(*source.model, 1), free_memory());
+    add_kv_cache(facts["model"], *source.model, options, with_draft(bytes_of_model), free_memory());
   }
   write_stdout(output.json ? pretty(facts) : as_text(facts));
   return 0;

@@ -211,21 +211,37 @@ void declare_max_sequences(FlagSet& flags, EngineOptions& options) {
               });
 }
 
+void declare_draft_model(FlagSet& flags, Speculation& speculation) {
+  flags.value("-md,--model-draft", "MODEL",
+              "a smaller model of the same vocabulary that makes the drafts, named as for -m",
+              [&speculation](const FlagValue& v) {
+                speculation.model = parse_text(v);
+                speculation.method = Speculation::Method::kModel;
+              });
+}
+
+// Flags are read in this order: --spec may switch off what -md, in the environment perhaps, asks for.
 void declare_speculation(FlagSet& flags, EngineOptions& options) {
   Speculation& s = options.speculation;
   flags.group("Speculation");
-  flags.value(
-      "--spec", "METHOD",
-      fmt::format("drafts of tokens that a pass evaluates together: {}. They do not change answers. "
-                  "Default: none",
-                  fmt::join(speculation_names(), ", ")),
-      [&s](const FlagValue& v) { s.method = speculation_named(parse_choice(v, speculation_names())); });
+  declare_draft_model(flags, s);
+  flags.value("--spec", "METHOD",
+              fmt::format("drafts of tokens that a pass evaluates together: {}. They do not change answers. "
+                          "Default: model with -md, else none",
+                          fmt::join(speculation_names(), ", ")),
+              [&s](const FlagValue& v) {
+                s.method = speculation_named(parse_choice(v, speculation_names()));
+                if (s.method == Speculation::Method::kNone) s.model.clear();
+              });
   const auto number = [&flags](const char* name, const char* help, int& value, uint32_t most) {
     flags.value(name, "N", fmt::format("{}, 1 to {}. Default: {}", help, most, value),
                 [&value, most](const FlagValue& v) { value = static_cast<int>(parse_integer(v, 1, most)); });
   };
   number("--draft-max", "drafts of a sequence in a pass at most", s.draft_max, kMaxDrafts);
   number("--draft-min", "fewer drafts are not used", s.draft_min, kMaxDrafts);
+  flags.value("--draft-p-min", "P",
+              "drafts end before one that has a lower probability in the draft model, 0 to 1. Default: 0",
+              [&s](const FlagValue& v) { s.draft_p_min = parse_real(v, 0, 1); });
   number("--spec-ngram-min", "tokens that must have occurred before, for drafts to continue them",
          s.ngram_min, kMaxNgram);
   number("--spec-ngram-max", "of earlier occurrences, the longest of up to so many tokens is continued",

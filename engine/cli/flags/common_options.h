@@ -54,7 +54,9 @@ void declare_kv_cache_memory(FlagSet& flags, EngineOptions& options);
 void declare_capacity(FlagSet& flags, EngineOptions& options);
 // --max-sequences.
 void declare_max_sequences(FlagSet& flags, EngineOptions& options);
-// --spec and the size of drafts.
+// -md: the draft model, which then makes the drafts.
+void declare_draft_model(FlagSet& flags, Speculation& speculation);
+// -md, --spec and the size of drafts.
 void declare_speculation(FlagSet& flags, EngineOptions& options);
 // All of these except the capacity and the speculation, and the rest that loading a model needs:
 // --chat-template, --backend,

@@ -31,6 +31,8 @@ constexpr Names kNames[] = {
     {"global_queue", "", "--queue", "SERVAL_QUEUE"},
     {"backend", "", "--backend", "SERVAL_BACKEND"},
     {"chat_template", "", "--chat-template", "SERVAL_CHAT_TEMPLATE"},
+    {"model_draft", "-md", "--model-draft", "SERVAL_MODEL_DRAFT"},
+    {"draft_p_min", "", "--draft-p-min", "SERVAL_DRAFT_P_MIN"},
     {"draft_max", "", "--draft-max", "SERVAL_DRAFT_MAX"},
     {"draft_min", "", "--draft-min", "SERVAL_DRAFT_MIN"},
     {"ngram_min", "", "--spec-ngram-min", "SERVAL_SPEC_NGRAM_MIN"},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <map>
 
 #include "CLI/CLI.hpp"
 #include "fmt/format.h"
@@ -74,6 +75,11 @@ std::string FlagSet::Flag::help_entry() const {
   return left + wrap(variable.empty() ? help : fmt::format("{} [{}]", help, variable)) + '\n';
 }
 
+// Names with one dash and several letters, as llama.cpp's -md: CLI11 takes them for several flags.
+bool is_long_with_one_dash(const std::string& name) {
+  return name.size() > 2 && name[0] == '-' && name[1] != '-';
+}
+
 // CLI11 splits the command line. Values stay text, so that values from the environment are read by the same
 // code.
 class FlagSet::Parser {
@@ -87,6 +93,9 @@ class FlagSet::Parser {
 
   void split(const std::vector<std::string>& arguments) {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+    for (std::string& argument : reversed) {
+      if (const auto found = long_names_.find(argument); found != long_names_.end()) argument = found->second;
+    }
     app_.parse(reversed);
   }
 
@@ -97,13 +106,18 @@ class FlagSet::Parser {
  private:
   CLI::Option* add(const Flag& flag) {
     if (flag.kind == Kind::kToggle) return app_.add_flag(flag.names);
-    CLI::Option* option = app_.add_option(flag.names, [](const CLI::results_t&) { return true; });
+    const std::string first = flag.names.substr(0, flag.names.find(','));
+    const bool has_alias = is_long_with_one_dash(first);
+    if (has_alias) long_names_[first] = flag.long_name();
+    CLI::Option* option = app_.add_option(has_alias ? flag.long_name() : flag.names,
+                                          [](const CLI::results_t&) { return true; });
     return option->expected(1)->allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   }
 
   CLI::App app_;
   CLI::Option* help_;
   std::vector<CLI::Option*> options_;
+  std::map<std::string, std::string> long_names_;  // of names with one dash
 };
 
 namespace {

@@ -257,6 +257,7 @@ struct DraftStats {
   uint64_t drafted = 0;                // tokens
   uint64_t accepted = 0;               // of these, tokens that the answer has
   uint64_t accepted_at[kPlaces] = {};  // of the accepted ones, by their place after the sequence's last token
+  double ms = 0;                       // duration of the draft model's launches
 };
 
 // State of an engine, and counters over its lifetime.
@@ -295,12 +296,18 @@ struct Speculation {
   enum class Method {
     kNone,   // no drafts
     kNgram,  // drafts continue the latest earlier occurrence of the last tokens in prompt and answer
+    kModel,  // a smaller model of the same vocabulary makes them
   };
   Method method = Method::kNone;
   int draft_max = 7;  // drafts in a pass, 1 to 15
   int draft_min = 1;  // fewer are not used, 1 to draft_max
-  int ngram_min = 2;  // tokens that must occur earlier, 1 to ngram_max
-  int ngram_max = 4;  // occurrences of up to so many are told apart, up to 16
+  // kModel: as EngineOptions::model. EngineOptions::random_weights, if set, holds for it too. It runs on the
+  // backend of the model itself. For sequences that are longer than its own context allows it makes no
+  // drafts.
+  std::string model = {};
+  float draft_p_min = 0;  // kModel: drafts end before one that is less probable in the draft model, 0 to 1
+  int ngram_min = 2;      // tokens that must occur earlier, 1 to ngram_max
+  int ngram_max = 4;      // occurrences of up to so many are told apart, up to 16
   // To measure speed with weights that make no text: each draft is accepted with this probability, 0 to 1,
   // whatever it is, and needs no earlier occurrence. Answers are then meaningless. Below 0: off.
   double accept_rate = -1;
@@ -403,8 +410,11 @@ struct ModelInfo {
   int64_t num_parameters = 0;
   int64_t weight_bytes_per_token = 0;  // bytes of the weights that one token reads
   int64_t kv_bytes_per_token = 0;
-  std::string pooling;      // last, mean or cls: the engine computes embeddings; "": it generates
-  bool normalizes = false;  // embeddings have a length of 1 unless Request::normalize says otherwise
+  std::string pooling;               // last, mean or cls: the engine computes embeddings; "": it generates
+  bool normalizes = false;           // embeddings have a length of 1 unless Request::normalize says otherwise
+  std::string draft_model;           // its name; "" if no model makes drafts
+  int64_t draft_weight_bytes = 0;    // of the draft model, in the memory of the backend
+  int64_t draft_kv_cache_bytes = 0;  // likewise
   std::string policy;
   int gpus = 1;  // GPUs that share the model
   int sms = 0;

@@ -87,6 +87,8 @@ void add_speculation(nb::module_& m) {
       .def_prop_rw(
           "method", [](const Speculation& s) { return speculation_name(s.method); },
           [](Speculation& s, const std::string& name) { s.method = speculation_named(name); })
+      .def_rw("model", &Speculation::model)
+      .def_rw("draft_p_min", &Speculation::draft_p_min)
       .def_rw("draft_max", &Speculation::draft_max)
       .def_rw("draft_min", &Speculation::draft_min)
       .def_rw("ngram_min", &Speculation::ngram_min)
@@ -148,6 +150,9 @@ void add_info(nb::module_& m) {
       .def_ro("kv_bytes_per_token", &ModelInfo::kv_bytes_per_token)
       .def_ro("pooling", &ModelInfo::pooling)
       .def_ro("normalizes", &ModelInfo::normalizes)
+      .def_ro("draft_model", &ModelInfo::draft_model)
+      .def_ro("draft_weight_bytes", &ModelInfo::draft_weight_bytes)
+      .def_ro("draft_kv_cache_bytes", &ModelInfo::draft_kv_cache_bytes)
       .def_ro("policy", &ModelInfo::policy)
       .def_ro("gpus", &ModelInfo::gpus)
       .def_ro("sms", &ModelInfo::sms)
@@ -161,6 +166,7 @@ void add_info(nb::module_& m) {
       .def_ro("passes", &DraftStats::passes)
       .def_ro("drafted", &DraftStats::drafted)
       .def_ro("accepted", &DraftStats::accepted)
+      .def_ro("ms", &DraftStats::ms)
       .def_prop_ro("accepted_at", [](const DraftStats& d) {
         return std::vector<uint64_t>(std::begin(d.accepted_at), std::end(d.accepted_at));
       });

@@ -62,7 +62,7 @@ def options_of(model: str, options: Mapping[str, Any]) -> _serval.EngineOptions:
     return out
 
 
-# vLLM's names of what a speculative_config has.
+# vLLM's names of what a speculative_config has. Its method "draft_model", the default where a model is named, is "model" here.
 SPECULATION = {
     "method": "method",
     "num_speculative_tokens": "draft_max",
@@ -74,7 +74,12 @@ SPECULATION = {
 def speculation_of(config: Mapping[str, Any] | None) -> _serval.Speculation:
     """Raises `Error` (usage) for an unknown name or a value of the wrong type."""
     out = _serval.Speculation()
-    for given, value in (config or {}).items():
+    config = dict(config or {})
+    if "model" in config:
+        config.setdefault("method", "draft_model")
+    if config.get("method") == "draft_model":
+        config["method"] = "model"
+    for given, value in config.items():
         name = SPECULATION.get(given, given)
         if not hasattr(out, name):
             raise Error(f"speculative_config: {given}: no such option", USAGE)

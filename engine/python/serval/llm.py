@@ -31,7 +31,8 @@ class LLM:
             vLLM's names `max_model_len`, `max_num_seqs`,
             `max_num_batched_tokens`, `tensor_parallel_size`, `runner` ("pooling": for `embed`; "generate"; "auto": for `embed`
             if the model's files say how its embeddings are made), `speculative_config` ({"method": "ngram",
-            "num_speculative_tokens": 7, "prompt_lookup_min": 2, "prompt_lookup_max": 4}). `pooling` ("last", "mean", "cls")
+            "num_speculative_tokens": 7, "prompt_lookup_min": 2, "prompt_lookup_max": 4}, or {"model": a smaller model of the
+            same vocabulary}). `pooling` ("last", "mean", "cls")
             replaces what the files say.
 
     All calls are thread-safe; requests of several threads run together. Ctrl-C cancels a call's requests and raises

@@ -94,6 +94,17 @@ TEST(CheckState, WantsDraftsInRowsAfterTheirSequencesOwn) {
   EXPECT_EQ(with([](Case&) {}), "accepted");
   EXPECT_EQ(with([](Case& c) { c.row(1) = {}; }), "accepted") << "a row for a draft, without one";
   EXPECT_THAT(with([](Case& c) { c.row(0).drafts = 4; }), HasSubstr("row 0: drafts: 4; limit: 3"));
+  const auto made_by_host = [](Case& c) {
+    SequenceSlot& slot = c.state->slots[c.row(0).slot];
+    slot.drafts = {};
+    slot.extras = extras_of(slot);
+  };
+  EXPECT_EQ(with(made_by_host), "accepted");
+  EXPECT_THAT(with([&](Case& c) {
+                made_by_host(c);
+                c.row(0).drafts = kMaxDrafts + 1;
+              }),
+              HasSubstr("row 0: drafts: 16; limit: 15"));
   EXPECT_THAT(with([](Case& c) { ++c.row(1).position; }), HasSubstr("a draft of row 0"));
   EXPECT_THAT(with([](Case& c) { c.row(1).wants_logits = 0; }), HasSubstr("a draft of row 0"));
   EXPECT_THAT(with([](Case& c) { c.row(0).wants_logits = 0; }), HasSubstr("draws no token"));
