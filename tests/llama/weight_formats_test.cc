@@ -9,11 +9,11 @@
 
 #include "engine/compile/compile_model.h"
 #include "instructions/isa.h"
-#include "models/checkpoint/quantise_rows.h"
 #include "models/llama/graph.h"
 #include "models/program_proof.h"
 #include "tests/llama/decoder.h"
 #include "tests/llama/reference_llama.h"
+#include "tests/llama/stored_weights.h"
 #include "tests/llama/tiny_model.h"
 #include "vm/base/bf16.h"
 #include "vm/base/error.h"
@@ -170,31 +170,8 @@ TEST(WeightFormats, ProgramsHaveWholeGroups) {
   }
 }
 
-// A checkpoint that stores random weights in codes, rounded as quantise_rows() does.
-class StoredWeights final : public WeightSource {
- public:
-  explicit StoredWeights(const Model& model)
-      : WeightSource(model), random_(make_random_weights(*model.with_formats({}), kSeed)) {}
-
-  std::string name() const override { return "stored"; }
-  bool keeps_codes(size_t tensor) const override { return has_codes(specs()[tensor].dtype); }
-  void read_codes(size_t tensor, int64_t first_row, int64_t row_count, uint8_t* to) const override {
-    const int64_t cols = specs()[tensor].cols;
-    std::vector<uint16_t> rows(static_cast<size_t>(row_count * cols));
-    random_->read(tensor, first_row * cols, rows);
-    quantise_rows(specs()[tensor].dtype, rows.data(), row_count, cols, to);
-  }
-  void read(size_t tensor, int64_t first, std::span<uint16_t> out) const override {
-    random_->read(tensor, first, out);
-  }
-
- private:
-  const std::shared_ptr<const WeightSource> random_;
-};
-
-std::shared_ptr<const ModelWeights> stored_in_codes(const LlamaConfig& config) {
-  return std::make_shared<const ModelWeights>(
-      ModelWeights::materialise(std::make_shared<const StoredWeights>(config)));
+std::shared_ptr<const ModelWeights> random_in_codes(const LlamaConfig& config) {
+  return stored_in_codes(config, make_random_weights(in_bf16_of(config), kSeed));
 }
 
 // The values of the matrices that `stored` has in codes, rounded to bf16: as a run in bf16 has them.
@@ -226,7 +203,7 @@ class DequantisedWeights final : public WeightSource {
 TEST(WeightFormats, CodesOfACheckpointGiveTheSameBitsAsTheSameCodesMadeAtLoad) {
   for (const WeightFormats& formats : {kLayers, kAll, kInt4Layers, kInt4All, kInt4Groups}) {
     const LlamaConfig config = with(tiny_untied_config(), formats);
-    EXPECT_EQ(Decoder(config, stored_in_codes(config), host_options(kContext, 4, 2))
+    EXPECT_EQ(Decoder(config, random_in_codes(config), host_options(kContext, 4, 2))
                   .force(random_tokens(config, 60, 7)),
               logits_of(config));
   }
@@ -241,7 +218,7 @@ TEST(WeightFormats, KeptCodesAreNearerToTheCheckpointThanItsValuesInBf16) {
         with(tiny_untied_config(), kInt4Groups)}) {
     SCOPED_TRACE(fmt::format("{} in {}", config.name, name_of(config.formats.layers)));
     const LlamaConfig model = in_bf16_of(config);
-    const auto stored = stored_in_codes(config);
+    const auto stored = random_in_codes(config);
     const auto dequantised = std::make_shared<const ModelWeights>(
         ModelWeights::materialise(std::make_shared<const DequantisedWeights>(model, stored)));
     const std::vector<int32_t> tokens = random_tokens(config, 40, 7);

@@ -1,8 +1,10 @@
 #include "tests/oracle/oracle_support.h"
 
 #include <fstream>
+#include <random>
 
 #include "engine/backend/host_backend.h"
+#include "engine/torch/teacher_forcing.h"
 #include "tests/llama/configs.h"
 
 namespace serval::testing {
@@ -45,6 +47,22 @@ std::vector<GoldenModel> golden_models() {
     models.push_back(golden_model(entry));
   }
   return models;
+}
+
+std::vector<int32_t> random_text(const LlamaConfig& config, size_t count) {
+  std::mt19937 random(1);  // the standard defines its numbers
+  std::vector<int32_t> tokens(count);
+  for (int32_t& token : tokens)
+    token = static_cast<int32_t>(random() % static_cast<uint32_t>(config.vocab_size));
+  return tokens;
+}
+
+std::vector<float> reference_logits(const GoldenModel& model, std::span<const int32_t> tokens,
+                                    OracleDtype dtype) {
+  Oracle oracle(
+      model.config, model.weights,
+      {.dtype = dtype, .device = OracleDevice::kCpu, .cache_cells = static_cast<int64_t>(tokens.size())});
+  return teacher_force(oracle, tokens, static_cast<size_t>(model.config.vocab_size));
 }
 
 }  // namespace serval::testing

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 
 #include "engine/backend/backend.h"
 #include "engine/compile/compile_model.h"
+#include "engine/torch/oracle.h"
 #include "models/checkpoint/weights.h"
 #include "models/llama/config.h"
 
@@ -45,5 +47,12 @@ std::unique_ptr<Backend> host_backend(const GoldenModel& model, const ProgramLim
 // The array under `key` of a file in tests/data. Throws if there is none.
 nlohmann::json read_goldens(const std::string& file, const std::string& key);
 std::vector<GoldenModel> golden_models();
+
+// Random tokens, the same in each run.
+std::vector<int32_t> random_text(const LlamaConfig& config, size_t count);
+
+// Logits [tokens, vocab] of the reference on the CPU. Needs the plugin.
+std::vector<float> reference_logits(const GoldenModel& model, std::span<const int32_t> tokens,
+                                    OracleDtype dtype);
 
 }  // namespace serval::testing

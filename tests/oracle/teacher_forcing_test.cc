@@ -2,7 +2,6 @@
 
 #include <functional>
 #include <optional>
-#include <random>
 #include <span>
 #include <utility>
 
@@ -67,11 +66,7 @@ constexpr uint32_t kLongContext = 128;
 constexpr uint32_t kLongestContext = 1200;
 
 std::vector<int32_t> long_text(const GoldenModel& model, size_t count = 100) {
-  std::mt19937 random(1);  // the standard defines its numbers
-  std::vector<int32_t> tokens(count);
-  for (int32_t& token : tokens)
-    token = static_cast<int32_t>(random() % static_cast<uint32_t>(model.config.vocab_size));
-  return tokens;
+  return random_text(model.config, count);
 }
 
 // Programs of tiles for passes of up to `rows` rows.
@@ -201,24 +196,15 @@ TEST(TeacherForcing, RefusesATextLongerThanTheContext) {
   EXPECT_THROW(teacher_force(*backend, std::vector<int32_t>(kContext + 1, 1)), Error);
 }
 
-class Gate : public WithTorch {
- protected:
-  static std::vector<float> reference(const GoldenModel& model, std::span<const int32_t> tokens,
-                                      OracleDtype dtype) {
-    Oracle oracle(
-        model.config, model.weights,
-        {.dtype = dtype, .device = OracleDevice::kCpu, .cache_cells = static_cast<int64_t>(tokens.size())});
-    return teacher_force(oracle, tokens, static_cast<size_t>(model.config.vocab_size));
-  }
-};
+using Gate = WithTorch;
 
 TEST_F(Gate, HoldsForTilesThatReadATextInOnePassInPiecesAndThatDecodeABatch) {
   for (const GoldenModel& model : golden_models()) {
     SCOPED_TRACE(model.name);
     const auto vocab = static_cast<size_t>(model.config.vocab_size);
     const std::vector<int32_t> tokens = long_text(model);
-    const std::vector<float> fp32 = reference(model, tokens, OracleDtype::kFp32);
-    const Fidelity bf16 = compare_logits(reference(model, tokens, OracleDtype::kBf16), fp32, vocab);
+    const std::vector<float> fp32 = reference_logits(model, tokens, OracleDtype::kFp32);
+    const Fidelity bf16 = compare_logits(reference_logits(model, tokens, OracleDtype::kBf16), fp32, vocab);
     const auto is_within = [&](const std::vector<float>& ours) {
       return fidelity_ratio(compare_logits(ours, fp32, vocab), bf16).within_gate();
     };
