@@ -5,6 +5,7 @@
 #include "instructions/product/epilogues/silu.cuh"
 #include "instructions/product/epilogues/sm90/residual_tile.cuh"
 #include "instructions/product/formats/bf16/operands.cuh"
+#include "instructions/product/formats/e4m3/operands.cuh"
 #include "instructions/product/orders/sm90/tile_stream.cuh"
 #include "instructions/sm90/boxes.h"
 #include "tests/device/toy_isa.cuh"

@@ -18,6 +18,7 @@
 #include "instructions/planned_attention/sm90/device.cuh"
 #include "instructions/planned_merge/device.cuh"
 #include "instructions/product/formats/bf16/operands.cuh"
+#include "instructions/product/formats/e4m3/operands.cuh"
 #include "instructions/product/orders/sm90/tile_stream.cuh"
 #include "tests/device/toy_isa.cuh"
 #include "tests/device/toy_program.h"

@@ -132,8 +132,10 @@ TEST(WeightFormats, RunsThatHaveBf16OnlyDequantise) {
 }
 
 TEST(WeightFormats, PassesOfAnyNumberOfTokensKeep4Bits) {
-  for (const EngineOptions& options : {EngineOptions{.max_sequences = 16}, EngineOptions{.max_sequences = 17},
-                                       EngineOptions{.max_batch_tokens = 512}}) {
+  EngineOptions of_17_sequences, of_512_tokens;
+  of_17_sequences.max_sequences = 17;
+  of_512_tokens.max_batch_tokens = 512;
+  for (const EngineOptions& options : {of_17_sequences, of_512_tokens}) {
     const ChosenFormats found = chosen(options, {.formats = kInt4});
     EXPECT_EQ(found.formats, kInt4);
     EXPECT_EQ(found.notice, "");
@@ -141,19 +143,23 @@ TEST(WeightFormats, PassesOfAnyNumberOfTokensKeep4Bits) {
 }
 
 TEST(WeightFormats, RandomWeightsAreNotThoseOfTheCheckpoint) {
-  const ChosenFormats found = chosen({.random_weights = 1}, {.formats = kAll});
+  EngineOptions options;
+  options.random_weights = 1;
+  const ChosenFormats found = chosen(options, {.formats = kAll});
   EXPECT_EQ(found.formats, kBf16);
   EXPECT_EQ(found.notice, "");
 }
 
 TEST(WeightFormats, AProgramThatIsMissingIsNamed) {
+  EngineOptions options;
+  options.program = "/nowhere/program";
   try {
-    chosen({.program = "/nowhere/program"}, {.formats = kAll});
+    chosen(options, {.formats = kAll});
     ADD_FAILURE() << "not refused";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("/nowhere/program"));
   }
-  EXPECT_EQ(chosen({.program = "/nowhere/program"}, {.formats = kBf16}).formats, kBf16);  // not read
+  EXPECT_EQ(chosen(options, {.formats = kBf16}).formats, kBf16);  // not read
 }
 
 }  // namespace
