@@ -1,6 +1,15 @@
 // The kernel of attention(): tiles of 64 queries for each of two or three warpgroups, and blocks of 128 keys.
-// Step i multiplies the keys of block i while the values of the block before are multiplied; a warpgroup
-// computes its exponentials under its values' products and under the products of the other warpgroups.
+// Step i multiplies the keys of block i while the values of the block before are multiplied. Those run under
+// the search for the rows' maxima; the exponentials run under the products of the other warpgroups. Heads of
+// 128: two blocks of a cluster have neighbouring tiles of one head, and each loads half of the keys and
+// values for both.
+//
+// Weights are exp(score - reference), where a row's reference is a maximum of its earlier scores. It moves,
+// and earlier sums are scaled, only when a scaled score exceeds it by more than ln 2^8 (lazy rescaling). In
+// exact arithmetic results do not depend on the reference. Weights are at most 2^8, so fp32 holds the sum of
+// any row; each is rounded to bf16 with a relative error of at most 2^-9, whatever its size, so an output has
+// at most 2^-9 of the weighted mean of |v| from that. (If the reference were the maximum, the largest weight
+// would be 1, which needs no rounding; the bound would be the same.)
 #pragma once
 
 #include "kernels/attention.h"
@@ -11,15 +20,14 @@ namespace serval::kernels {
 
 using namespace tiles;
 
-// kWaitsAfter: products of the values end after the exponentials.
-template <uint32_t kHeadDim, bool kCausal, uint32_t kConsumersOf, uint32_t kKeysOf = 128,
-          bool kWaitsAfter = true>
+template <uint32_t kHeadDim, bool kCausal>
 struct Attention {
-  static constexpr uint32_t kConsumers = kConsumersOf, kBlocks = 1;
-  static constexpr uint32_t kKeys = kKeysOf, kRowsOfConsumer = 64, kRows = kRowsOfConsumer * kConsumers;
-
-  static constexpr uint32_t kStages = kHeadDim * kKeys == 64 * 128 ? 4 : 3;
-  static constexpr uint32_t kScratches = kHeadDim == 128 ? 1 : 2;
+  static constexpr uint32_t kConsumers = kHeadDim == 128 ? 2 : 3, kBlocks = kHeadDim == 128 ? 2 : 1;
+  static constexpr uint32_t kStages = kHeadDim == 128 ? 3 : 4, kScratches = kHeadDim == 128 ? 1 : 2;
+  static constexpr uint32_t kKeys = 128, kRowsOfConsumer = 64, kRows = kRowsOfConsumer * kConsumers;
+  static constexpr float kMostExponent = 8;  // of a weight, base 2
+  // References begin below all scores but those of hidden keys, whose weights are then 0 from the start.
+  static constexpr float kLowest = -1e30F;
 
   using Tile = warpgroup::SharedTile<Bf16, kKeys, kHeadDim>;
   using Queries = warpgroup::SharedTile<Bf16, kRowsOfConsumer, kHeadDim>;
@@ -34,6 +42,7 @@ struct Attention {
     float* log_sums;  // or null
     AttentionShape shape;
     float scale;  // of base-2 exponents
+    float slack;  // kMostExponent as a difference of scores
   };
   struct Task {
     uint32_t row, first_query, first_key;  // row in the head; rows of q and k where the head begins
@@ -49,35 +58,43 @@ struct Attention {
   struct State {
     Out out;
     warpgroup::RegisterTile<Bf16, kRowsOfConsumer, kKeys> weights;
-    OfRow max, sum;  // sum: of the lane's elements
+    OfRow reference, sum;  // sum: of the lane's elements
   };
 
   static __host__ __device__ uint32_t tasks(const Globals& g) {
-    return blocks_of(g.shape.length, kRows) * g.shape.batch * g.shape.heads;
+    return blocks_of(g.shape.length, kRows * kBlocks) * g.shape.batch * g.shape.heads;
   }
   // Blocks that rows before `end` see.
   static __device__ uint32_t blocks_before(const Globals& g, uint32_t end) {
     return blocks_of(kCausal ? min(g.shape.length, end) : g.shape.length, kKeys);
   }
-  static __device__ Task task(const Globals& g, uint32_t index, uint32_t) {
-    const uint32_t tiles = blocks_of(g.shape.length, kRows);
-    const HeadTile place = head_tile<kCausal>(index, g.shape.batch * g.shape.heads, tiles);
-    const uint32_t row = (tiles - 1 - place.tile) * kRows;
+  static __device__ Task task(const Globals& g, uint32_t index, uint32_t block) {
+    const uint32_t tiles = blocks_of(g.shape.length, kRows * kBlocks);
+    const HeadTile place =
+        head_tile<kCausal>(index, g.shape.batch * g.shape.heads, tiles, gridDim.x / kBlocks);
+    const uint32_t row = (tiles - 1 - place.tile) * kRows * kBlocks;  // of the cluster
     const uint32_t kv_head = place.head / (g.shape.heads / g.shape.kv_heads);
-    return {row, place.head * g.shape.length, kv_head * g.shape.length, blocks_before(g, row + kRows)};
+    return {row + block * kRows, place.head * g.shape.length, kv_head * g.shape.length,
+            blocks_before(g, row + kRows * kBlocks)};
   }
   static __device__ uint32_t steps(const Globals&, const Task& task) { return task.blocks + 1; }
   static __device__ uint32_t bytes(const Globals&, const Task& task, uint32_t step) {
     return step == 0 || step == task.blocks ? sizeof(Tile) : 2 * sizeof(Tile);
   }
+  static __device__ __forceinline__ void load_keys(Tile& tile, const TensorMap<typename Tile::Panel>& of,
+                                                   uint32_t key, const pipeline::Landing& landing) {
+    if constexpr (kBlocks == 1) {
+      for (int p = 0; p < Tile::kPanels; ++p) landing.load(tile.panel[p], of, key, p * Tile::Panel::kCols);
+    } else {
+      static_assert(Tile::kPanels == kBlocks, "each block of a cluster loads a panel");
+      landing.load_to_both(tile.panel[landing.block], of, key, landing.block * Tile::Panel::kCols);
+    }
+  }
   static __device__ void load(const Globals& g, const Task& task, uint32_t step, Stage& stage,
                               const pipeline::Landing& landing) {
     const uint32_t key = task.first_key + step * kKeys;
-    for (int p = 0; p < Tile::kPanels; ++p) {
-      const uint32_t col = p * Tile::Panel::kCols;
-      if (step < task.blocks) landing.load(stage.k.panel[p], g.k, key, col);
-      if (step > 0) landing.load(stage.v.panel[p], g.v, key - kKeys, col);
-    }
+    if (step < task.blocks) load_keys(stage.k, g.k, key, landing);
+    if (step > 0) load_keys(stage.v, g.v, key - kKeys, landing);
   }
   static __device__ void load_task(const Globals& g, const Task& task, Scratch& scratch,
                                    const pipeline::Landing& landing) {
@@ -104,20 +121,34 @@ struct Attention {
       return static_cast<int32_t>(col) <= most ? v : -INFINITY;
     });
   }
-  // scores = weights; the rows' maxima and the lane's sums take them in. Returns the factor of earlier sums.
-  static __device__ __forceinline__ OfRow weigh(Scores& scores, State& state, float scale) {
-    OfRow most, factor;
-    warpgroup::reduce_rows<Max>(most, scores);
-    warpgroup::map(most, most, state.max, [](float a, float b) { return fmaxf(a, b); });
-    warpgroup::map(factor, state.max, most,
-                   [&](float old, float now) { return ptx::exp2((old - now) * scale); });
-    state.max = most;
-    warpgroup::map(most, most, most, [&](float v, float) { return v * scale; });
-    warpgroup::map_rows(scores, scores, most,
-                        [&](float v, float m, uint32_t) { return ptx::exp2(fmaf(v, scale, -m)); });
+  // Moves the references of the warp's rows to the maxima with `scores` if one is too low. Returns whether it
+  // did; `factor` is then that of earlier sums and products.
+  static __device__ __forceinline__ bool move_references(const Globals& g, const Scores& scores, State& state,
+                                                         OfRow& factor) {
+    OfRow most;
+    for (int r = 0; r < 2; ++r) most.part[0].quadrant[r] = -INFINITY;
+    warpgroup::accumulate_rows<Max>(most, scores);
+    const auto& [first, second] = state.reference.part[0].quadrant;
+    const bool grows =
+        most.part[0].quadrant[0] > first + g.slack || most.part[0].quadrant[1] > second + g.slack;
+    if (!__any_sync(kAllLanes, grows)) return false;
+    warpgroup::reduce_lanes<Max>(most);
+    warpgroup::map(most, most, state.reference, [](float a, float b) { return fmaxf(a, b); });
+    warpgroup::map(factor, state.reference, most,
+                   [&](float old, float now) { return ptx::exp2((old - now) * g.scale); });
+    state.reference = most;
     warpgroup::map(state.sum, state.sum, factor, [](float s, float f) { return s * f; });
+    return true;
+  }
+  // scores = weights, which the lane's sums take in
+  static __device__ __forceinline__ void weigh(const Globals& g, Scores& scores, State& state) {
+    OfRow reference;
+    warpgroup::map(reference, state.reference, state.reference, [&](float v, float) { return v * g.scale; });
+    warpgroup::map_rows(scores, scores, reference, [&](float v, float of_row, uint32_t) {
+      return ptx::exp2(fmaf(v, g.scale, -of_row));
+    });
     warpgroup::accumulate_rows<Sum>(state.sum, scores);
-    return factor;
+    warpgroup::convert(state.weights, scores);
   }
   static __device__ void compute(const Globals& g, const Task& task, uint32_t step, Stage& stage,
                                  State& state, Scratch& scratch, const warpgroup::Place& place) {
@@ -125,27 +156,24 @@ struct Attention {
     const uint32_t row = task.row + place.index * kRowsOfConsumer, key = step * kKeys;
     if (row >= g.shape.length) return;  // this warpgroup has no rows
     const uint32_t blocks = min(task.blocks, blocks_before(g, row + kRowsOfConsumer));  // of the warpgroup
+    OfRow factor;
     if (step == 0) {
       Scores scores = mma_abt_async(warpgroup::zeros<Scores>(), q, stage.k).wait();
       hide(g, row, key, scores, place);
       for (int r = 0; r < 2; ++r)
-        state.max.part[0].quadrant[r] = -INFINITY, state.sum.part[0].quadrant[r] = 0;
-      weigh(scores, state, g.scale);
+        state.reference.part[0].quadrant[r] = kLowest, state.sum.part[0].quadrant[r] = 0;
+      move_references(g, scores, state, factor);
+      weigh(g, scores, state);
       state.out = warpgroup::zeros<Out>();
-      warpgroup::convert(state.weights, scores);
     } else if (step < blocks) {
       auto products = mma_abt_async(warpgroup::zeros<Scores>(), q, stage.k);
       auto out = mma_ab_async(std::move(state.out), std::move(state.weights), stage.v);
       Scores scores = std::move(products).template wait<1>();
       hide(g, row, key, scores, place);
-      const OfRow factor = weigh(scores, state, g.scale);
-      if constexpr (kWaitsAfter) {
-        state.out = std::move(out).wait_after(state.sum.part[0].quadrant[0] + state.sum.part[0].quadrant[1]);
-      } else {
-        state.out = std::move(out).wait();
-      }
-      rescale(state.out, factor);
-      warpgroup::convert(state.weights, scores);
+      const bool moved = move_references(g, scores, state, factor);  // its branches keep the wait after it
+      state.out = std::move(out).wait();
+      if (moved) rescale(state.out, factor);
+      weigh(g, scores, state);
     } else if (step == blocks) {
       state.out = mma_ab_async(std::move(state.out), std::move(state.weights), stage.v).wait();
     }
@@ -169,8 +197,8 @@ struct Attention {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const uint32_t own = Scores::first_row(0, place.warp) + Scores::Part::row_of(place.lane, r, 0);
-      const float most = state.max.part[0].quadrant[r], sum = state.sum.part[0].quadrant[r];
-      if (own < rows) g.log_sums[first + own] = most * g.scale * kLn2 + logf(sum);
+      const float reference = state.reference.part[0].quadrant[r], sum = state.sum.part[0].quadrant[r];
+      if (own < rows) g.log_sums[first + own] = reference * g.scale * kLn2 + logf(sum);
     }
   }
 };

@@ -114,7 +114,7 @@ struct AttentionBackward {
   }
   static __device__ Task task(const Globals& g, uint32_t index, uint32_t) {
     const uint32_t tiles = blocks_of(g.shape.length, kRows), blocks = blocks_of(g.shape.length, kCols);
-    const auto [head, place] = head_tile<kCausal>(index, row_heads(g), tiles);
+    const auto [head, place] = head_tile<kCausal>(index, row_heads(g), tiles, gridDim.x);
     const uint32_t row = (kOfKeys ? place : tiles - 1 - place) * kRows;
     Task task{row, head * g.shape.length, kOfKeys ? head * group(g) : head / group(g), 0, blocks};
     if constexpr (kCausal && kOfKeys) {

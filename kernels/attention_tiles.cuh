@@ -15,13 +15,14 @@ struct HeadTile {
   uint32_t head, tile;
 };
 // The place of task `index` among the tiles of all heads. Causal: tile 0, which has most to do, of all heads
-// first, and every second round of the SMs in reverse order, so that each SM has as much to do. Otherwise
-// head after head, whose keys L2 then serves.
+// first, and every second round of the `clusters` (or blocks) in reverse order, so that each has as much to
+// do. Otherwise head after head, whose keys L2 then serves.
 template <bool kCausal>
-__device__ __forceinline__ HeadTile head_tile(uint32_t index, uint32_t heads, uint32_t tiles) {
+__device__ __forceinline__ HeadTile head_tile(uint32_t index, uint32_t heads, uint32_t tiles,
+                                              uint32_t clusters) {
   if constexpr (!kCausal) return {index / tiles, index % tiles};
-  const uint32_t round = index / gridDim.x, first = round * gridDim.x;
-  const uint32_t size = min(gridDim.x, heads * tiles - first);
+  const uint32_t round = index / clusters, first = round * clusters;
+  const uint32_t size = min(clusters, heads * tiles - first);
   if (round % 2 == 1) index = first + size - 1 - (index - first);
   return {index % heads, index / heads};
 }

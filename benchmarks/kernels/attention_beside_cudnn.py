@@ -12,8 +12,6 @@ from in_turn import in_turn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 DIRECTIONS = ("forward", "backward")
-# Of the library's forward pass; heads of 128 have the first two only.
-VARIANTS = (" (default)", " (early waits)", " (two warpgroups)", " (two warpgroups, 192 keys)")
 LENGTHS = (4096, 8192, 16384)
 TOKENS = 16384  # of all sequences
 CHANNELS = 2048  # of all heads
@@ -43,9 +41,9 @@ class Ours:
         pointers = [of.data_ptr() for of in (q, k, v, self.out, d_out, self.log_sums, *self.gradients)]
         self.arguments = (ctypes.c_void_p * len(pointers))(*pointers)
 
-    def forward(self, variant=0):
+    def forward(self):
         tensors = (*self.inputs, self.out, self.log_sums)
-        self.call(self.library.serval_attention, variant, *(ctypes.c_void_p(of.data_ptr()) for of in tensors))
+        self.call(self.library.serval_attention, *(ctypes.c_void_p(of.data_ptr()) for of in tensors))
 
     def backward(self):
         scratch = ctypes.c_void_p(self.scratch.data_ptr())
@@ -92,18 +90,15 @@ def compare(library, directions, length, head_dim, causal):
             cudnn(q, k, v, causal)
 
     works = {
-        "forward": {"cuDNN": cudnn_forward},
-        "backward": {"cuDNN": lambda: torch.autograd.grad(out, (q, k, v), d_out, retain_graph=True), "": ours.backward},
+        "forward": (cudnn_forward, ours.forward),
+        "backward": (lambda: torch.autograd.grad(out, (q, k, v), d_out, retain_graph=True), ours.backward),
     }
-    for variant, name in enumerate(VARIANTS[: None if head_dim == 64 else 2]):
-        works["forward"][name] = lambda variant=variant: ours.forward(variant)
     for direction in directions:
         operations = (4 if direction == "forward" else 10) * batch * heads * length**2 * head_dim / (2 if causal else 1)
-        theirs, *own = in_turn(list(works[direction].values()), ROUNDS, TIMED_MS, LEAD_IN_MS)
-        for name, ms in zip(list(works[direction])[1:], own):
-            print(f"{direction}{name} {length} x {heads} x {head_dim} {'causal' if causal else 'full'}:"
-                  f" {operations / ms * 1e-9:.1f} TFLOP/s, cuDNN {operations / theirs * 1e-9:.1f},"
-                  f" ratio {theirs / ms:.3f}, largest difference {differences[direction]:.4f}", flush=True)
+        theirs, own = in_turn(works[direction], ROUNDS, TIMED_MS, LEAD_IN_MS)
+        print(f"{direction} {length} x {heads} x {head_dim} {'causal' if causal else 'full'}:"
+              f" {operations / own * 1e-9:.1f} TFLOP/s, cuDNN {operations / theirs * 1e-9:.1f},"
+              f" ratio {theirs / own:.3f}, largest difference {differences[direction]:.4f}", flush=True)
 
 
 def main():

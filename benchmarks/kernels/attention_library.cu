@@ -1,9 +1,9 @@
 // Attention as C functions, which attention_beside_cudnn.py loads. They begin it in `stream` and return 0, or
 // print the error and return 1.
-#include <array>
 #include <cstdio>
 
-#include "kernels/attention_launch.cuh"
+#include "kernels/attention.h"
+#include "vm/device/cuda_check.h"
 
 namespace {
 
@@ -20,15 +20,11 @@ int without_exceptions(Fn&& fn) {
 
 }  // namespace
 
-// Variants: those of launch_attention() in the order below.
-extern "C" int serval_attention(int variant, const uint16_t* q, const uint16_t* k, const uint16_t* v,
-                                uint16_t* out, float* log_sums, float scale,
-                                const serval::kernels::AttentionShape* shape, void* stream) {
+extern "C" int serval_attention(const uint16_t* q, const uint16_t* k, const uint16_t* v, uint16_t* out,
+                                float* log_sums, float scale, const serval::kernels::AttentionShape* shape,
+                                void* stream) {
   return without_exceptions([&] {
-    using namespace serval::kernels;
-    constexpr auto kVariants = std::array{launch_attention<3>, launch_attention<3, 128, false>,
-                                          launch_attention<2>, launch_attention<2, 192>};
-    kVariants.at(variant)(q, k, v, out, log_sums, scale, *shape, static_cast<cudaStream_t>(stream));
+    serval::kernels::attention(q, k, v, out, log_sums, scale, *shape, static_cast<cudaStream_t>(stream));
   });
 }
 extern "C" size_t serval_attention_backward_scratch(const serval::kernels::AttentionShape* shape) {
