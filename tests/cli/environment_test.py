@@ -77,7 +77,7 @@ class Environment(Case):
     def test_the_help_names_a_variable_for_every_flag(self):
         for command in ["generate", "chat", "schedule", "bench", "info"]:
             text = run(command, "--help").stdout.decode()
-            flags = set(re.findall(r"^ +(?:-\w )?--([a-z-]+)", text, re.MULTILINE)) - {"help"}
+            flags = set(re.findall(r"^ +(?:-\w\w? )?--([a-z-]+)", text, re.MULTILINE)) - {"help"}
             variables = set(re.findall(r"\[SERVAL_([A-Z_]+)\]", text))
             self.assertEqual({f.upper().replace("-", "_") for f in flags}, variables)
 
