@@ -421,7 +421,12 @@ TEST_F(ServiceTest, MetricsCountRequestsAndTokens) {
   serve();
   complete(10)->wait();
   EXPECT_EQ(complete(-1)->wait().status, 400);
-  const std::string text = ask("/metrics")->wait().body;
+  // The engine counts a pass after it has delivered the pass's token.
+  std::string text;
+  do {
+    text = ask("/metrics")->wait().body;
+  } while (text.find("serval:passes_total{model_name=\"toy\"} 10\n") == std::string::npos ||
+           text.find("serval:num_requests_running{model_name=\"toy\"} 0\n") == std::string::npos);
   for (const char* line :
        {"serval:generation_tokens_total{model_name=\"toy\"} 10\n",
         "serval:num_requests_running{model_name=\"toy\"} 0\n",
