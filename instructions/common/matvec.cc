@@ -55,17 +55,6 @@ struct Bf16Columns {
     std::memcpy(&odd, &high, sizeof odd);
   }
 };
-struct Bf16Weights {
-  template <size_t kOutputs>
-  using Columns = Bf16Columns;
-  WeightRows rows;
-
-  template <size_t kWidth, size_t kOutputs>
-  SERVAL_INLINE void columns(size_t output, size_t first, size_t /*count*/, Bf16Columns& columns) const {
-    columns = {rows.data + output * rows.stride + first, rows.stride};
-  }
-};
-
 // Columns of an fp32 matrix in the order of matvec_row().
 struct OrderedColumns {
   const float* data;
@@ -79,16 +68,20 @@ struct OrderedColumns {
     std::memcpy(&odd, from + kHalf, sizeof odd);
   }
 };
-struct OrderedWeights {
+// Weights that are read where they lie: `Rows` has the rows' data and stride.
+template <class Rows, class ColumnsOfRows>
+struct WeightsInPlace {
   template <size_t kOutputs>
-  using Columns = OrderedColumns;
-  OrderedWeightRows rows;
+  using Columns = ColumnsOfRows;
+  Rows rows;
 
   template <size_t kWidth, size_t kOutputs>
-  SERVAL_INLINE void columns(size_t output, size_t first, size_t /*count*/, OrderedColumns& columns) const {
+  SERVAL_INLINE void columns(size_t output, size_t first, size_t /*count*/, ColumnsOfRows& columns) const {
     columns = {rows.data + output * rows.stride + first, rows.stride};
   }
 };
+using Bf16Weights = WeightsInPlace<WeightRows, Bf16Columns>;
+using OrderedWeights = WeightsInPlace<OrderedWeightRows, OrderedColumns>;
 
 // Numbers that codes stand for.
 using Int4Table = float[int4::kCodes];
