@@ -144,7 +144,7 @@ TEST_F(ModelDraftedRequests, PassTheChecksOfWhatEachPassTouches) {
   EXPECT_GT(engine.stats().drafts.accepted, 0U);
 }
 
-// Ten requests, of which some draw and some have a long prompt.
+// Ten requests. Some draw tokens at random, some have a long prompt.
 std::vector<Response> answers_of(Engine& engine, int tokens = 40) {
   std::vector<Response> answers;
   for (int i = 0; i < 10; ++i) {

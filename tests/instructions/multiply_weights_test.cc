@@ -108,37 +108,43 @@ void add_group(const uint8_t* row, size_t cols, uint32_t group, size_t first, co
   }
 }
 
-// In programs of tiles, values are rounded to fp16 before they are multiplied.
-TEST(MultiplyWeights, OfInt4InTilesAreSumsOfValuesInFp16) {
+// Columns [first, first + count) of a row of weights, and a row of activations for them.
+struct Int4Columns {
+  const uint8_t* row;
+  size_t cols;  // of the row
+  uint32_t group;
+  size_t first, count;
+  const uint16_t* fp16;
+};
+// Expects products to be partial sums of matvec(), added up as there, times the scale of the row.
+// add(columns, partials) adds to the partial sums.
+template <class Add>
+void expect_int4_products(Order order, size_t pass_rows, uint32_t seed, Add&& add) {
   for (const DType dtype : {DType::kInt4G32, DType::kInt4G64, DType::kInt4G128}) {
     const uint32_t group = group_of(dtype);
     for (const size_t cols : {size_t{128}, size_t{384}, size_t{2176}}) {
       constexpr size_t kAllRows = 23, kFirst = 2, kCount = 19;
-      const std::vector<uint8_t> rows = random_int4(group, kAllRows, cols, 6);
+      const std::vector<uint8_t> rows = random_int4(group, kAllRows, cols, seed);
       Program program;
-      program.order = Order::kTile;
+      program.order = order;
       program.tensors = {{.name = "w", .rows = kAllRows, .cols = cols, .dtype = dtype}};
       HostMemory memory(program);
       memory.bind({0}, const_cast<uint8_t*>(rows.data()));
       const size_t first_col = cols > 2048 ? 1024 : 0, some_cols = cols - first_col;
-      std::mt19937 random(7);
+      std::mt19937 random(seed + 1);
       std::normal_distribution<float> normal(0, 3);
-      std::vector<uint16_t> fp16(kPassRows * some_cols);
+      std::vector<uint16_t> fp16(pass_rows * some_cols);
       for (uint16_t& bits : fp16) bits = float_to_fp16(normal(random));
-      std::vector<float> x(kPassRows * matvec_cols(some_cols)), out(kPassRows * kCount);
-      for (size_t r = 0; r < kPassRows; ++r)
+      std::vector<float> x(pass_rows * matvec_cols(some_cols)), out(pass_rows * kCount);
+      for (size_t r = 0; r < pass_rows; ++r)
         matvec_row_of_fp16(fp16.data() + r * some_cols, some_cols, x.data() + r * matvec_cols(some_cols));
-      multiply_weights(memory, {{0}, kFirst, kCount, cols, first_col, some_cols}, x.data(), kPassRows,
+      multiply_weights(memory, {{0}, kFirst, kCount, cols, first_col, some_cols}, x.data(), pass_rows,
                        out.data(), kCount);
-      for (size_t r = 0; r < kPassRows; ++r) {
+      for (size_t r = 0; r < pass_rows; ++r) {
         for (size_t j = 0; j < kCount; ++j) {
           const uint8_t* row = rows.data() + (kFirst + j) * int4_rows::row_bytes(cols, group);
           float partials[kMatvecLanes] = {};
-          for (size_t k = 0; k < some_cols; ++k) {
-            const uint32_t word = int4_rows::word_of(row, cols, (first_col + k) / group);
-            partials[k % kMatvecLanes] += int4::value_in_fp16(word, int4_rows::code_of(row, first_col + k)) *
-                                          fp16_to_float(fp16[r * some_cols + k]);
-          }
+          add(Int4Columns{row, cols, group, first_col, some_cols, fp16.data() + r * some_cols}, partials);
           for (size_t half = kMatvecLanes / 2; half > 0; half /= 2)
             for (size_t i = 0; i < half; ++i) partials[i] += partials[i + half];
           ASSERT_EQ(out[r * kCount + j], partials[0] * int4_rows::scale_of(row, cols, group))
@@ -149,43 +155,26 @@ TEST(MultiplyWeights, OfInt4InTilesAreSumsOfValuesInFp16) {
   }
 }
 
+// In programs of tiles, values are rounded to fp16 before they are multiplied.
+TEST(MultiplyWeights, OfInt4InTilesAreSumsOfValuesInFp16) {
+  expect_int4_products(Order::kTile, kPassRows, 6, [](const Int4Columns& c, float(&partials)[kMatvecLanes]) {
+    for (size_t k = 0; k < c.count; ++k) {
+      const uint32_t word = int4_rows::word_of(c.row, c.cols, (c.first + k) / c.group);
+      partials[k % kMatvecLanes] +=
+          int4::value_in_fp16(word, int4_rows::code_of(c.row, c.first + k)) * fp16_to_float(c.fp16[k]);
+    }
+  });
+}
+
 // Sums are those of matvec() in every group, whatever the number of rows of the pass and of outputs, so that
 // they do not depend on the CPU's registers.
 TEST(MultiplyWeights, OfInt4AreSumsOfGroupsTimesTheirScales) {
-  for (const DType dtype : {DType::kInt4G32, DType::kInt4G64, DType::kInt4G128}) {
-    const uint32_t group = group_of(dtype);
-    for (const size_t cols : {size_t{128}, size_t{384}, size_t{2176}}) {
-      for (const size_t pass_rows : {1, 3, 18}) {
-        constexpr size_t kAllRows = 23, kFirst = 2, kCount = 19;
-        const std::vector<uint8_t> rows = random_int4(group, kAllRows, cols, 4);
-        Program program;
-        program.tensors = {{.name = "w", .rows = kAllRows, .cols = cols, .dtype = dtype}};
-        HostMemory memory(program);
-        memory.bind({0}, const_cast<uint8_t*>(rows.data()));
-        const size_t first_col = cols > 2048 ? 1024 : 0, some_cols = cols - first_col;
-        std::mt19937 random(5);
-        std::normal_distribution<float> normal(0, 3);
-        std::vector<uint16_t> fp16(pass_rows * some_cols);
-        for (uint16_t& bits : fp16) bits = float_to_fp16(normal(random));
-        std::vector<float> x(pass_rows * matvec_cols(some_cols)), out(pass_rows * kCount);
-        for (size_t r = 0; r < pass_rows; ++r)
-          matvec_row_of_fp16(fp16.data() + r * some_cols, some_cols, x.data() + r * matvec_cols(some_cols));
-        multiply_weights(memory, {{0}, kFirst, kCount, cols, first_col, some_cols}, x.data(), pass_rows,
-                         out.data(), kCount);
-        for (size_t r = 0; r < pass_rows; ++r) {
-          for (size_t j = 0; j < kCount; ++j) {
-            const uint8_t* row = rows.data() + (kFirst + j) * int4_rows::row_bytes(cols, group);
-            float partials[kMatvecLanes] = {};
-            for (size_t k = 0; k < some_cols; k += group)
-              add_group(row, cols, group, first_col + k, fp16.data() + r * some_cols + k, partials);
-            for (size_t half = kMatvecLanes / 2; half > 0; half /= 2)
-              for (size_t i = 0; i < half; ++i) partials[i] += partials[i + half];
-            const float expected = partials[0] * int4_rows::scale_of(row, cols, group);
-            ASSERT_EQ(out[r * kCount + j], expected) << group << ", " << cols << ": " << r << ", " << j;
-          }
-        }
-      }
-    }
+  for (const size_t pass_rows : {1, 3, 18}) {
+    expect_int4_products(Order::kVector, pass_rows, 4,
+                         [](const Int4Columns& c, float(&partials)[kMatvecLanes]) {
+                           for (size_t k = 0; k < c.count; k += c.group)
+                             add_group(c.row, c.cols, c.group, c.first + k, c.fp16 + k, partials);
+                         });
   }
 }
 
